@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+#
+# The rules that all lesson folders share. A lesson's Makefile says what is
+# particular to it and includes this file:
+#
+#	PROGRAMS = client server
+#	SHOWS = the bare twenty steps of a client
+#	include ../../common/lesson.mk
+#
+# What a lesson may set:
+#
+#	PROGRAMS	the programs of this folder, each made from NAME.c
+#	SHOWS		one line: what running the lesson shows
+#	SERVER, CLIENT	the two programs of the pair, as seen from this folder.
+#			Without them, server and client of this folder.
+#	EACH		in place of a pair: one program to run on each node
+#	SERVER_ARGS, CLIENT_ARGS	what the pair is started with
+#
+# What you may set when you call make ("make -B" builds again when a setting
+# has changed and no file has):
+#
+#	CC=clang		the compiler
+#	OPT=-O0			the optimisation
+#	SANITIZE=-fsanitize=address	flags for compiling and for linking
+#	WERROR=1		a warning is an error
+#	O=folder		where the programs go
+
+PROGRAMS ?= client server
+O ?= .
+OPT ?= -O2
+SANITIZE ?=
+WERROR ?=
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+
+COMMON := $(dir $(lastword $(MAKEFILE_LIST)))
+
+# With EACH there is no pair; otherwise the usual names are the pair.
+ifndef EACH
+SERVER ?= server
+CLIENT ?= client
+endif
+
+CFLAGS ?= $(OPT) -g
+ALL_CFLAGS = -std=gnu11 -Wall -Wextra $(if $(WERROR),-Werror) -I$(COMMON) \
+	     $(CFLAGS) $(SANITIZE)
+LDLIBS = -lrdmacm -libverbs
+
+BUILT := $(addprefix $(O)/,$(PROGRAMS))
+
+.PHONY: all clean show-pair
+.DEFAULT_GOAL := all
+
+all: $(BUILT)
+
+$(BUILT): $(O)/%: %.c $(wildcard $(COMMON)*.h) $(COMMON)lesson.mk Makefile
+	@mkdir -p $(O)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(LDLIBS)
+
+clean:
+	rm -f $(BUILT)
+
+# What the runner asks a lesson. Paths are as seen from the top of the
+# repository, so that another lesson's program can be named as well.
+from_top = $(if $1,$(shell realpath -m --relative-to='$(COMMON)..' '$1'))
+
+show-pair:
+	$(info shows=$(SHOWS))
+	$(info server=$(call from_top,$(SERVER)))
+	$(info client=$(call from_top,$(CLIENT)))
+	$(info each=$(call from_top,$(EACH)))
+	$(info server_args=$(SERVER_ARGS))
+	$(info client_args=$(CLIENT_ARGS))
+	@:
