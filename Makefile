@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+#
+# Every command of the course. Each is one line here; the work is in the script
+# that it calls, and can be called without make as well.
+#
+# `make help` prints the lines that start with two hash signs. Whoever adds a
+# command adds its line; tests/house/commands.bats holds the two together.
+#
+# LAB, KERNEL, SERVER, CLIENT and IPV reach the scripts through the environment.
+
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+LESSONS := $(sort $(wildcard lessons/[0-9][0-9]-*))
+KERNELS := linux-image-amd64/bookworm linux-image-amd64/trixie \
+	   linux-image-amd64/sid
+
+## make run                     every lesson pair in order on two SoftRoCE nodes, then a table
+## make run LESSON=02           one pair; each line of output is led by its side
+## make run LESSON=02 ARGS=..   the same with arguments for the client
+## make run LAB=native          on this machine's own RDMA device; LAB=vm: on two small virtual machines
+## make run LAB=ssh SERVER=host CLIENT=host   on two other machines
+## make run KERNEL=..           with another kernel in the virtual machines (docs/lab.md)
+.PHONY: run
+run:
+	@lab/run $(LESSON) -- $(ARGS)
+
+## make shell                   a shell on each of the two nodes
+.PHONY: shell
+shell:
+	@lab/shell
+
+## make build                   build every lesson; the programs stay in their folders
+.PHONY: build $(LESSONS)
+build: $(LESSONS)
+$(LESSONS):
+	@$(MAKE) -C $@
+
+## make test                    everything that is tested; ends with "N passed, N failed"
+## make test TESTS=..           some files or folders: TESTS=tests/house
+## make test KERNEL=..          everything, with another kernel
+.PHONY: test
+test:
+	@tests/run $(TESTS)
+
+## make test-kernels            what runs on the nodes, on Debian's kernels 6.1, 6.12 and 7.2
+.PHONY: test-kernels
+test-kernels:
+	@tests/kernels $(KERNELS)
+
+## make soak                    what takes long: fifty boots, hundreds of connections
+.PHONY: soak
+soak:
+	@tests/run tests/soak
+
+## make clean                   remove what was built, and keep the nodes' kernel
+.PHONY: clean
+clean:
+	@set -e; for lesson in $(LESSONS); do $(MAKE) -s -C $$lesson clean; done
+	@find build -mindepth 1 -maxdepth 1 ! -name kernel -exec rm -rf {} + \
+		2>/dev/null || true
+
+## make distclean               remove the kernel too
+.PHONY: distclean
+distclean: clean
+	@rm -rf build
+
+## make help                    this list
+.PHONY: help
+help:
+	@sed -n 's/^## //p' Makefile
