@@ -43,7 +43,12 @@ CLIENT ?= client
 endif
 
 CFLAGS ?= $(OPT) -g
-ALL_CFLAGS = -std=gnu11 -Wall -Wextra $(if $(WERROR),-Werror) -I$(COMMON) \
+# The lesson's number decides which parts of rdma_common.h are there for it: what
+# earlier lessons have shown.
+LESSON := $(patsubst 0%,%,$(firstword $(subst -, ,$(notdir $(CURDIR)))))
+
+ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -DLESSON=$(LESSON) -Wall -Wextra \
+	     $(if $(WERROR),-Werror) -I$(COMMON) \
 	     $(CFLAGS) $(SANITIZE)
 LDLIBS = -lrdmacm -libverbs
 

@@ -3,7 +3,10 @@
  * rdma_common.h - the shared helper header of the course
  *
  * It holds only what a lesson has already shown in full. Each part names the
- * lesson that takes it apart; common/README.md lists helper and lesson.
+ * lesson that takes it apart; common/README.md lists helper and lesson. LESSON is
+ * the number of the lesson that is being built (lesson.mk sets it), and a part
+ * is there from the lesson after the one that shows it: what a lesson teaches,
+ * it writes out itself.
  *
  * One idiom for errors: a function that can fail reports what went wrong on
  * stderr, once, where it is found, and returns -1; its caller only tears down
@@ -12,10 +15,25 @@
 #ifndef RDMA_COMMON_H
 #define RDMA_COMMON_H
 
+#ifndef LESSON
+#define LESSON 99
+#endif
+
+#include <endian.h>
 #include <errno.h>
+#include <getopt.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
@@ -24,7 +42,7 @@
 enum {
 	EXIT_DONE = 0,
 	EXIT_FAILED = 1,
-	EXIT_USAGE = 2
+	EXIT_USAGE = 2,
 };
 
 /*
@@ -303,5 +321,882 @@ static inline void report_wc(const struct ibv_wc *wc, const char *request)
 		ibv_wc_status_str(wc->status), wc->status, wc->vendor_err,
 		wc_advice(wc->status));
 }
+
+#if LESSON > 2
+/*
+ * Part 2: the command line, the clock, signals and bounded waits (lessons 01
+ * and 02)
+ */
+
+/* What the flags that every program has come to. */
+struct options {
+	const char *server; /* client only: the server's name or address */
+	const char *address; /* our own address; NULL: any */
+	const char *port;
+	int timeout; /* seconds, for any one wait */
+	bool help;
+};
+
+#define OPTIONS_DEFAULT                        \
+	{                                      \
+		.port = "10121", .timeout = 10 \
+	}
+
+/* For getopt_long(3): the common flags, before a lesson's own. */
+#define COMMON_FLAGS "a:p:t:h"
+#define COMMON_LONG_FLAGS                                    \
+	{ "address", required_argument, NULL, 'a' },         \
+		{ "port", required_argument, NULL, 'p' },    \
+		{ "timeout", required_argument, NULL, 't' }, \
+	{                                                    \
+		"help", no_argument, NULL, 'h'               \
+	}
+
+/* The lines of the common flags in a program's usage. */
+#define CLIENT_USAGE_LINES                                                               \
+	"  -a, --address ADDRESS  our own address, IPv4, IPv6 or a name; it picks the\n" \
+	"                         device (default: from the route to the server)\n"      \
+	"  -p, --port PORT        the server's port, 1 to 65535 (default: 10121)\n"      \
+	"  -t, --timeout SECONDS  the longest wait for any one event or completion,\n"   \
+	"                         1 to 3600 (default: 10)\n"                             \
+	"  -h, --help             this text\n"                                           \
+	"Exit status: 0 done, 1 failed, 2 usage.\n"
+#define SERVER_USAGE_LINES                                                                \
+	"  -a, --address ADDRESS  listen on this address only, IPv4, IPv6 or a name\n"    \
+	"                         (default: every address, IPv4 and IPv6)\n"              \
+	"  -p, --port PORT        listen on this port, 1 to 65535 (default: 10121)\n"     \
+	"  -t, --timeout SECONDS  the longest wait for any one event or completion,\n"    \
+	"                         the first client among them, 1 to 3600 (default: 10)\n" \
+	"  -h, --help             this text\n"                                            \
+	"Exit status: 0 done, 1 failed, 2 usage.\n"
+
+/*
+ * parse_number - a whole decimal number from MIN to MAX, or -1 (MIN is 0 or
+ * more)
+ */
+static inline long parse_number(const char *text, long min, long max)
+{
+	char *end;
+	long value;
+
+	errno = 0;
+	value = strtol(text, &end, 10);
+	if (errno || end == text || *end || value < min || value > max)
+		return -1;
+	return value;
+}
+
+/*
+ * common_option - take flag C (with getopt's optarg) into OPT
+ *
+ * Returns 0, or -1 when C is no common flag or its value is wrong, which is
+ * then named on stderr.
+ */
+static inline int common_option(int c, struct options *opt)
+{
+	const char *name = program_invocation_short_name;
+
+	switch (c) {
+	case 'a':
+		opt->address = optarg;
+		return 0;
+	case 'p':
+		opt->port = optarg;
+		if (parse_number(optarg, 1, 65535) > 0)
+			return 0;
+		fprintf(stderr, "%s: -p takes a port from 1 to 65535\n", name);
+		return -1;
+	case 't':
+		opt->timeout = parse_number(optarg, 1, 3600);
+		if (opt->timeout > 0)
+			return 0;
+		fprintf(stderr, "%s: -t takes 1 to 3600 seconds\n", name);
+		return -1;
+	case 'h':
+		opt->help = true;
+		return 0;
+	default:
+		return -1; /* getopt_long has named it */
+	}
+}
+
+/*
+ * client_operand, server_operand - what stands behind the flags: for a client
+ * one server, for a server nothing. Return 0 or -1 like common_option().
+ */
+static inline int client_operand(int argc, char **argv, struct options *opt)
+{
+	if (opt->help)
+		return 0;
+	if (optind != argc - 1) {
+		fprintf(stderr, "%s: which server? one SERVER_ADDRESS\n",
+			program_invocation_short_name);
+		return -1;
+	}
+	opt->server = argv[optind];
+	return 0;
+}
+
+static inline int server_operand(int argc, char **argv,
+				 const struct options *opt)
+{
+	if (opt->help || optind == argc)
+		return 0;
+	fprintf(stderr, "%s: what is %s? it takes no arguments\n",
+		program_invocation_short_name, argv[optind]);
+	return -1;
+}
+
+/* now_us, now_ms - micro- and milliseconds on a clock that nobody sets */
+static inline long long now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000LL + now.tv_nsec / 1000;
+}
+
+static inline long long now_ms(void)
+{
+	return now_us() / 1000;
+}
+
+/*
+ * open_stop_fd - make Ctrl-C and SIGTERM readable on a file descriptor
+ *
+ * The two signals are blocked from here on (signalfd(2)). Returns the
+ * descriptor, or -1 after having reported.
+ */
+static inline int open_stop_fd(void)
+{
+	sigset_t signals;
+	int fd;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	fd = signalfd(-1, &signals, SFD_CLOEXEC);
+	if (fd < 0)
+		report("signalfd", errno);
+	return fd;
+}
+
+/*
+ * wait_either - wait until FD or OTHER can be read, TIMEOUT_MS milliseconds at
+ * most
+ *
+ * Either may be -1, which never can. Returns the sum of 1 for FD and 2 for
+ * OTHER, 0 when the time is over, -1 after Ctrl-C, SIGTERM or a fault, which
+ * it reports.
+ */
+static inline int wait_either(int fd, int other, int stop_fd, int timeout_ms)
+{
+	struct pollfd fds[] = { { .fd = fd, .events = POLLIN },
+				{ .fd = other, .events = POLLIN },
+				{ .fd = stop_fd, .events = POLLIN } };
+	struct signalfd_siginfo info;
+
+	if (poll(fds, 3, timeout_ms) < 0) {
+		report("poll", errno);
+		return -1;
+	}
+	if (fds[2].revents) {
+		if (read(stop_fd, &info, sizeof(info)) == sizeof(info))
+			fprintf(stderr, "stopped by %s\n",
+				strsignal(info.ssi_signo));
+		return -1;
+	}
+	return (fds[0].revents ? 1 : 0) + (fds[1].revents ? 2 : 0);
+}
+
+/* wait_readable - the same for one descriptor: 1, 0 or -1 */
+static inline int wait_readable(int fd, int stop_fd, int timeout_ms)
+{
+	return wait_either(fd, -1, stop_fd, timeout_ms);
+}
+
+/* print_address - "10.10.10.2:40000" or "[fd10::2]:40000" on stdout */
+static inline void print_address(const struct sockaddr *address)
+{
+	char host[NI_MAXHOST], port[NI_MAXSERV];
+	socklen_t size = address->sa_family == AF_INET6 ?
+				 sizeof(struct sockaddr_in6) :
+				 sizeof(struct sockaddr_in);
+
+	if (getnameinfo(address, size, host, sizeof(host), port, sizeof(port),
+			NI_NUMERICHOST | NI_NUMERICSERV)) {
+		printf("?");
+		return;
+	}
+	printf(strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+}
+
+#endif /* LESSON > 2 */
+
+#if LESSON > 3
+/*
+ * Part 3: the endpoint of a connection (lesson 03)
+ *
+ * Lessons 01 and 02 made into functions, in the order in which they are
+ * called:
+ *
+ *	client				server
+ *	endpoint_open			endpoint_open
+ *	endpoint_resolve		endpoint_listen
+ *					endpoint_get_request
+ *	endpoint_create_qp		endpoint_create_qp
+ *	  (register, post receives)	  (register, post receives)
+ *	endpoint_connect		endpoint_accept
+ *	  ...				  ...
+ *	endpoint_disconnect		endpoint_disconnect
+ *	  (deregister)			  (deregister)
+ *	endpoint_destroy		endpoint_destroy
+ *
+ * Each returns 0, or -1 after having reported. The last two take whatever
+ * there is, a half-built endpoint as well; a struct endpoint starts as zeros.
+ */
+struct endpoint {
+	int timeout; /* seconds, for any one wait */
+	int stop_fd; /* Ctrl-C and SIGTERM, see open_stop_fd() */
+	struct rdma_event_channel *channel;
+	struct rdma_cm_id *listener; /* server only */
+	struct rdma_cm_id *id;
+	struct ibv_pd *pd;
+	struct ibv_comp_channel *comp_channel;
+	struct ibv_cq *cq;
+	int outstanding; /* posted, and its completion not yet seen */
+	bool connected; /* ESTABLISHED has come */
+	bool disconnected; /* DISCONNECTED has come */
+	/*
+	 * What the last event brought from the peer. It is padded with zeros
+	 * to the largest size there is, so the length says nothing about what
+	 * the peer sent: a protocol has a fixed layout and checks it.
+	 */
+	uint8_t private_data[256];
+	size_t private_data_len;
+};
+
+/*
+ * ACK_TIMEOUT - how long the card waits for an acknowledgement before it sends
+ * again: 4.096 us x 2^15 = 134 ms (ibv_modify_qp(3), timeout)
+ *
+ * The CM's own choice is 19 or 17 on SoftRoCE, as the kernel goes. With it a
+ * lost packet costs seconds, and a dead peer is noticed after our deadline and
+ * not before.
+ */
+#define ACK_TIMEOUT 15
+
+static inline int endpoint_open(struct endpoint *ep, const struct options *opt)
+{
+	ep->timeout = opt->timeout;
+	ep->stop_fd = open_stop_fd();
+	if (ep->stop_fd < 0)
+		return -1;
+	ep->channel = rdma_create_event_channel();
+	if (!ep->channel) {
+		report("rdma_create_event_channel", errno);
+		return -1;
+	}
+	return 0;
+}
+
+/*
+ * endpoint_take_event - take the CM's next event, which must be WANTED
+ *
+ * The channel is readable when this is called. What the event carries is
+ * copied before it is acknowledged, since it dies with it: the peer's private
+ * data, and with a CONNECT_REQUEST the new id.
+ */
+static inline int endpoint_take_event(struct endpoint *ep,
+				      enum rdma_cm_event_type wanted)
+{
+	struct rdma_cm_event *event;
+	int ret;
+
+	if (rdma_get_cm_event(ep->channel, &event)) {
+		report("rdma_get_cm_event", errno);
+		return -1;
+	}
+	ep->private_data_len = 0;
+	if (event->param.conn.private_data) {
+		ep->private_data_len = event->param.conn.private_data_len;
+		memcpy(ep->private_data, event->param.conn.private_data,
+		       ep->private_data_len);
+	}
+	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST && !ep->id)
+		ep->id = event->id;
+	if (event->event == RDMA_CM_EVENT_DISCONNECTED)
+		ep->disconnected = true;
+	ret = expect_event(event, wanted);
+	rdma_ack_cm_event(event);
+	return ret;
+}
+
+/* endpoint_wait_event - wait for the CM's next event, which must be WANTED */
+static inline int endpoint_wait_event(struct endpoint *ep,
+				      enum rdma_cm_event_type wanted)
+{
+	int ready =
+		wait_readable(ep->channel->fd, ep->stop_fd, ep->timeout * 1000);
+
+	if (ready == 0)
+		fprintf(stderr,
+			"waited %d s for %s and nothing came: is the peer "
+			"alive and answering? (-t waits longer)\n",
+			ep->timeout, rdma_event_str(wanted));
+	return ready == 1 ? endpoint_take_event(ep, wanted) : -1;
+}
+
+/* Lower the acknowledgement timeout; it has to be done before the handshake. */
+static inline int endpoint_set_ack_timeout(struct endpoint *ep)
+{
+	uint8_t timeout = ACK_TIMEOUT;
+
+	if (rdma_set_option(ep->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
+			    &timeout, sizeof(timeout))) {
+		report("rdma_set_option", errno);
+		return -1;
+	}
+	return 0;
+}
+
+/*
+ * endpoint_resolve - client: from the server's name to the device that leads
+ * there (lesson 01, steps 1 to 10 without 7)
+ */
+static inline int endpoint_resolve(struct endpoint *ep,
+				   const struct options *opt)
+{
+	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP };
+	struct rdma_addrinfo *info = NULL, *source = NULL;
+	int err, ret = -1;
+
+	err = rdma_getaddrinfo(opt->server, opt->port, &hints, &info);
+	if (err) {
+		report_getaddrinfo(opt->server, err);
+		goto out;
+	}
+	if (opt->address) {
+		hints.ai_flags = RAI_PASSIVE;
+		err = rdma_getaddrinfo(opt->address, NULL, &hints, &source);
+		if (err) {
+			report_getaddrinfo(opt->address, err);
+			goto out;
+		}
+	}
+	if (rdma_create_id(ep->channel, &ep->id, NULL, RDMA_PS_TCP)) {
+		report("rdma_create_id", errno);
+		goto out;
+	}
+	if (rdma_resolve_addr(ep->id, source ? source->ai_src_addr : NULL,
+			      info->ai_dst_addr, ep->timeout * 500)) {
+		report("rdma_resolve_addr", errno);
+		goto out;
+	}
+	if (endpoint_wait_event(ep, RDMA_CM_EVENT_ADDR_RESOLVED))
+		goto out;
+	if (rdma_resolve_route(ep->id, ep->timeout * 500)) {
+		report("rdma_resolve_route", errno);
+		goto out;
+	}
+	if (endpoint_wait_event(ep, RDMA_CM_EVENT_ROUTE_RESOLVED))
+		goto out;
+	ret = endpoint_set_ack_timeout(ep);
+out:
+	if (source)
+		rdma_freeaddrinfo(source);
+	if (info)
+		rdma_freeaddrinfo(info);
+	return ret;
+}
+
+/*
+ * endpoint_listen - server: listen, and say `listening on ADDRESS:PORT`
+ * (lesson 02, steps 1 to 5)
+ */
+static inline int endpoint_listen(struct endpoint *ep,
+				  const struct options *opt)
+{
+	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE,
+				       .ai_port_space = RDMA_PS_TCP };
+	struct rdma_addrinfo *info = NULL;
+	int err, ret = -1;
+
+	err = rdma_getaddrinfo(opt->address ? opt->address : "::", opt->port,
+			       &hints, &info);
+	if (err) {
+		report_getaddrinfo(opt->address, err);
+		goto out;
+	}
+	if (rdma_create_id(ep->channel, &ep->listener, NULL, RDMA_PS_TCP)) {
+		report("rdma_create_id", errno);
+		goto out;
+	}
+	if (rdma_bind_addr(ep->listener, info->ai_src_addr)) {
+		report("rdma_bind_addr", errno);
+		goto out;
+	}
+	if (opt->address && !ep->listener->verbs) {
+		report("rdma_bind_addr", ENODEV);
+		goto out;
+	}
+	if (rdma_listen(ep->listener, 1)) {
+		report("rdma_listen", errno);
+		goto out;
+	}
+	printf("listening on ");
+	print_address(rdma_get_local_addr(ep->listener));
+	printf("\n");
+	ret = 0;
+out:
+	if (info)
+		rdma_freeaddrinfo(info);
+	return ret;
+}
+
+/*
+ * endpoint_get_request - server: wait for a client and take its id (lesson 02,
+ * steps 6 and 7). The client's private data is in ep->private_data.
+ */
+static inline int endpoint_get_request(struct endpoint *ep)
+{
+	if (endpoint_wait_event(ep, RDMA_CM_EVENT_CONNECT_REQUEST))
+		return -1;
+	return endpoint_set_ack_timeout(ep);
+}
+
+/*
+ * endpoint_create_qp - the protection domain, a CQ with a completion channel,
+ * and an RC QP for SENDS requests and RECVS receives at a time, one SGE each
+ * (lesson 01, step 7; lesson 02, steps 8 to 11)
+ */
+static inline int endpoint_create_qp(struct endpoint *ep, uint32_t sends,
+				     uint32_t recvs)
+{
+	struct ibv_qp_init_attr attr = {
+		.cap = {
+			.max_send_wr = sends,
+			.max_recv_wr = recvs,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+		},
+		.qp_type = IBV_QPT_RC,
+	};
+
+	ep->pd = ibv_alloc_pd(ep->id->verbs);
+	if (!ep->pd) {
+		report("ibv_alloc_pd", errno);
+		return -1;
+	}
+	ep->comp_channel = ibv_create_comp_channel(ep->id->verbs);
+	if (!ep->comp_channel) {
+		report("ibv_create_comp_channel", errno);
+		return -1;
+	}
+	/* Room for everything that can be outstanding: a CQ must not overflow. */
+	ep->cq = ibv_create_cq(ep->id->verbs, sends + recvs, NULL,
+			       ep->comp_channel, 0);
+	if (!ep->cq) {
+		report("ibv_create_cq", errno);
+		return -1;
+	}
+	attr.send_cq = ep->cq;
+	attr.recv_cq = ep->cq;
+	if (rdma_create_qp(ep->id, ep->pd, &attr)) {
+		report("rdma_create_qp", errno);
+		return -1;
+	}
+	return 0;
+}
+
+/* The retry counts of lesson 01, with their reasons there. */
+#define CONN_PARAM_DEFAULT                             \
+	{                                              \
+		.retry_count = 6, .rnr_retry_count = 3 \
+	}
+
+/*
+ * endpoint_connect - client: connect and wait until it is established (lesson
+ * 01, steps 11 to 13). The server's private data is in ep->private_data.
+ */
+static inline int endpoint_connect(struct endpoint *ep,
+				   struct rdma_conn_param *param)
+{
+	if (rdma_connect(ep->id, param)) {
+		report("rdma_connect", errno);
+		return -1;
+	}
+	if (endpoint_wait_event(ep, RDMA_CM_EVENT_ESTABLISHED))
+		return -1;
+	ep->connected = true;
+	return 0;
+}
+
+/*
+ * endpoint_accept - server: accept and wait until it is established (lesson
+ * 02, steps 13 to 15). Receives have to be posted before.
+ */
+static inline int endpoint_accept(struct endpoint *ep,
+				  struct rdma_conn_param *param)
+{
+	uint8_t private_data[sizeof(ep->private_data)];
+	size_t len = ep->private_data_len;
+
+	memcpy(private_data, ep->private_data, len);
+	if (rdma_accept(ep->id, param)) {
+		report("rdma_accept", errno);
+		return -1;
+	}
+	if (endpoint_wait_event(ep, RDMA_CM_EVENT_ESTABLISHED))
+		return -1;
+	memcpy(ep->private_data, private_data, len); /* the client's, still */
+	ep->private_data_len = len;
+	ep->connected = true;
+	return 0;
+}
+
+/*
+ * endpoint_post_send, endpoint_post_recv - post one request and count it
+ *
+ * A request without IBV_SEND_SIGNALED is not counted: it completes with the
+ * next one that has it.
+ */
+static inline int endpoint_post_send(struct endpoint *ep,
+				     struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad;
+	int err = ibv_post_send(ep->id->qp, wr, &bad);
+
+	if (err) {
+		report("ibv_post_send", err);
+		return -1;
+	}
+	if (wr->send_flags & IBV_SEND_SIGNALED)
+		ep->outstanding++;
+	return 0;
+}
+
+static inline int endpoint_post_recv(struct endpoint *ep,
+				     struct ibv_recv_wr *wr)
+{
+	struct ibv_recv_wr *bad;
+	int err = ibv_post_recv(ep->id->qp, wr, &bad);
+
+	if (err) {
+		report("ibv_post_recv", err);
+		return -1;
+	}
+	ep->outstanding++;
+	return 0;
+}
+
+/*
+ * endpoint_poll - look for one completion, without waiting
+ *
+ * Returns 1 with the completion in WC, 0 when there is none, -1 after having
+ * reported.
+ */
+static inline int endpoint_poll(struct endpoint *ep, struct ibv_wc *wc)
+{
+	int n = ibv_poll_cq(ep->cq, 1, wc);
+
+	if (n < 0)
+		report("ibv_poll_cq", EIO);
+	else
+		ep->outstanding -= n;
+	return n;
+}
+
+/*
+ * endpoint_disconnect - say goodbye, wait for the peer's, and take back every
+ * buffer from the card (lesson 01, steps 15 to 17a)
+ *
+ * rdma_disconnect(3) moves our QP to the error state, and what is still posted
+ * is flushed to the CQ. The memory may be freed when that has been seen.
+ */
+static inline int endpoint_disconnect(struct endpoint *ep)
+{
+	long long deadline = now_ms() + ep->timeout * 1000LL;
+	struct ibv_wc wc;
+	int ret = 0;
+
+	if (!ep->connected)
+		return 0;
+	ep->connected = false;
+	if (rdma_disconnect(ep->id)) {
+		report("rdma_disconnect", errno);
+		ret = -1;
+	}
+	if (!ep->disconnected &&
+	    endpoint_wait_event(ep, RDMA_CM_EVENT_DISCONNECTED))
+		ret = -1;
+	while (ep->outstanding > 0 && endpoint_poll(ep, &wc) >= 0) {
+		if (now_ms() > deadline) {
+			fprintf(stderr, "%d requests were never flushed\n",
+				ep->outstanding);
+			return -1;
+		}
+	}
+	return ret;
+}
+
+/*
+ * endpoint_destroy - take down whatever there is, in the reverse order of its
+ * making (lesson 01, steps 18 to 20)
+ */
+static inline void endpoint_destroy(struct endpoint *ep)
+{
+	if (ep->id && ep->id->qp)
+		rdma_destroy_qp(ep->id);
+	if (ep->cq && ibv_destroy_cq(ep->cq))
+		report("ibv_destroy_cq", errno);
+	if (ep->comp_channel && ibv_destroy_comp_channel(ep->comp_channel))
+		report("ibv_destroy_comp_channel", errno);
+	if (ep->pd && ibv_dealloc_pd(ep->pd))
+		report("ibv_dealloc_pd", errno);
+	if (ep->id)
+		rdma_destroy_id(ep->id);
+	if (ep->listener)
+		rdma_destroy_id(ep->listener);
+	if (ep->channel)
+		rdma_destroy_event_channel(ep->channel);
+	if (ep->stop_fd > 0)
+		close(ep->stop_fd);
+	memset(ep, 0, sizeof(*ep));
+}
+
+#endif /* LESSON > 3 */
+
+#if LESSON > 4
+/*
+ * Part 4: waiting for a completion (lesson 04)
+ */
+
+/*
+ * endpoint_take_notice - take one event from the completion channel
+ *
+ * Each event taken has to be acknowledged: ibv_destroy_cq() waits, for ever,
+ * until all of them are (ibv_get_cq_event(3)).
+ */
+static inline int endpoint_take_notice(struct endpoint *ep)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	if (ibv_get_cq_event(ep->comp_channel, &cq, &context)) {
+		report("ibv_get_cq_event", errno);
+		return -1;
+	}
+	ibv_ack_cq_events(cq, 1);
+	return 0;
+}
+
+/*
+ * endpoint_wait_wc - sleep until a completion comes, and take it
+ *
+ * Poll, arm, poll again, and only then sleep: a completion that came before
+ * the arming raises no event. While it sleeps it listens to the CM and to
+ * Ctrl-C as well. Returns 0 with the completion in WC, be it good or bad; 1
+ * when the peer has disconnected and no completion is left; -1 after a
+ * deadline, Ctrl-C or a fault, which it reports.
+ */
+static inline int endpoint_wait_wc(struct endpoint *ep, struct ibv_wc *wc)
+{
+	long long deadline = now_ms() + ep->timeout * 1000LL;
+	long long left;
+	int ready, n;
+
+	for (;;) {
+		n = endpoint_poll(ep, wc);
+		if (n)
+			return n < 0 ? -1 : 0;
+		if (ibv_req_notify_cq(ep->cq, 0)) {
+			report("ibv_req_notify_cq", errno);
+			return -1;
+		}
+		n = endpoint_poll(ep, wc);
+		if (n)
+			return n < 0 ? -1 : 0;
+		if (ep->disconnected)
+			return 1;
+		left = deadline - now_ms();
+		ready = left > 0 ? wait_either(ep->comp_channel->fd,
+					       ep->channel->fd, ep->stop_fd,
+					       left) :
+				   0;
+		if (ready < 0)
+			return -1;
+		if (ready == 0) {
+			fprintf(stderr,
+				"waited %d s for a completion and none came: "
+				"is the peer frozen, or UDP port 4791 shut?\n",
+				ep->timeout);
+			return -1;
+		}
+		if ((ready & 1) && endpoint_take_notice(ep))
+			return -1;
+		if ((ready & 2) &&
+		    endpoint_take_event(ep, RDMA_CM_EVENT_DISCONNECTED))
+			return -1;
+	}
+}
+
+#endif /* LESSON > 4 */
+
+#if LESSON > 5
+/*
+ * Part 5: many requests at a time (lesson 05)
+ */
+
+/* What a request was, as its wr_id says. */
+enum wr_op {
+	WR_SEND = 1,
+	WR_RECV,
+	WR_WRITE,
+	WR_READ,
+	WR_ATOMIC
+};
+
+/*
+ * wr_id_of - a wr_id that says which operation it was, and on which slot
+ *
+ * The card hands wr_id back as it was, in a failed completion too, where
+ * opcode cannot be trusted (ibv_poll_cq(3)).
+ */
+static inline uint64_t wr_id_of(enum wr_op op, uint32_t slot)
+{
+	return (uint64_t)op << 32 | slot;
+}
+
+static inline enum wr_op wr_id_op(uint64_t wr_id)
+{
+	return wr_id >> 32;
+}
+
+static inline uint32_t wr_id_slot(uint64_t wr_id)
+{
+	return wr_id;
+}
+
+static inline const char *wr_op_str(enum wr_op op)
+{
+	switch (op) {
+	case WR_SEND:
+		return "SEND";
+	case WR_RECV:
+		return "receive";
+	case WR_WRITE:
+		return "RDMA WRITE";
+	case WR_READ:
+		return "RDMA READ";
+	case WR_ATOMIC:
+		return "atomic";
+	default:
+		return "unknown request";
+	}
+}
+
+/* check_wc - 0 for a good completion; otherwise report it and return -1 */
+static inline int check_wc(const struct ibv_wc *wc)
+{
+	if (wc->status == IBV_WC_SUCCESS)
+		return 0;
+	report_wc(wc, wr_op_str(wr_id_op(wc->wr_id)));
+	return -1;
+}
+
+/*
+ * pattern_fill, pattern_check - SIZE bytes that depend on SEED and on their
+ * place
+ *
+ * pattern_check returns -1 when they are right, or the place of the first byte
+ * that is not.
+ */
+static inline uint8_t pattern_byte(uint32_t seed, size_t i)
+{
+	uint32_t x = seed * 2654435761u + (uint32_t)i * 40503u;
+
+	return x >> 13 ^ x >> 3;
+}
+
+static inline void pattern_fill(void *buf, size_t size, uint32_t seed)
+{
+	uint8_t *bytes = buf;
+	size_t i;
+
+	for (i = 0; i < size; i++)
+		bytes[i] = pattern_byte(seed, i);
+}
+
+static inline ssize_t pattern_check(const void *buf, size_t size, uint32_t seed)
+{
+	const uint8_t *bytes = buf;
+	size_t i;
+
+	for (i = 0; i < size; i++)
+		if (bytes[i] != pattern_byte(seed, i))
+			return i;
+	return -1;
+}
+
+#endif /* LESSON > 5 */
+
+#if LESSON > 6
+/*
+ * Part 6: memory of the peer (lesson 06)
+ */
+
+/* A memory region as its owner tells a peer of it. */
+struct remote_region {
+	uint64_t addr; /* in the owner's address space */
+	uint32_t rkey;
+	uint32_t size; /* bytes */
+};
+
+/* What remote_region_pack() makes: addr, rkey, size, each big-endian. */
+#define REMOTE_REGION_WIRE_SIZE 16
+
+/* remote_region_pack - MR as 16 bytes, to be sent to a peer */
+static inline void remote_region_pack(uint8_t *wire, const struct ibv_mr *mr)
+{
+	uint64_t addr = htobe64((uintptr_t)mr->addr);
+	uint32_t rkey = htobe32(mr->rkey);
+	uint32_t size = htobe32(mr->length);
+
+	memcpy(wire, &addr, 8);
+	memcpy(wire + 8, &rkey, 4);
+	memcpy(wire + 12, &size, 4);
+}
+
+/*
+ * remote_region_unpack - 16 bytes from a peer, checked
+ *
+ * Returns 0, or -1 after having reported, when what came cannot be a region:
+ * no address, no size, or an end past the end of the address space.
+ */
+static inline int remote_region_unpack(struct remote_region *region,
+				       const uint8_t *wire)
+{
+	uint64_t addr;
+	uint32_t rkey, size;
+
+	memcpy(&addr, wire, 8);
+	memcpy(&rkey, wire + 8, 4);
+	memcpy(&size, wire + 12, 4);
+	region->addr = be64toh(addr);
+	region->rkey = be32toh(rkey);
+	region->size = be32toh(size);
+	if (region->addr && region->size &&
+	    region->addr + region->size > region->addr)
+		return 0;
+	fprintf(stderr,
+		"the peer's private data is no memory region (address 0x%llx, "
+		"size %u): is it the server of this lesson?\n",
+		(unsigned long long)region->addr, region->size);
+	return -1;
+}
+
+#endif /* LESSON > 6 */
 
 #endif
