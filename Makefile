@@ -23,7 +23,7 @@ KERNELS := linux-image-amd64/bookworm linux-image-amd64/trixie \
 ## make run KERNEL=..           with another kernel in the virtual machines (docs/lab.md)
 .PHONY: run
 run:
-	@lab/run $(LESSON) -- $(ARGS)
+	@MAKEFLAGS= lab/run $(LESSON) -- $(ARGS)
 
 ## make shell                   a shell on each of the two nodes
 .PHONY: shell
@@ -41,17 +41,17 @@ $(LESSONS):
 ## make test KERNEL=..          everything, with another kernel
 .PHONY: test
 test:
-	@tests/run $(TESTS)
+	@MAKEFLAGS= tests/run $(TESTS)
 
 ## make test-kernels            what runs on the nodes, on Debian's kernels 6.1, 6.12 and 7.2
 .PHONY: test-kernels
 test-kernels:
-	@tests/kernels $(KERNELS)
+	@MAKEFLAGS= tests/kernels $(KERNELS)
 
 ## make soak                    what takes long: fifty boots, hundreds of connections
 .PHONY: soak
 soak:
-	@tests/run tests/soak
+	@MAKEFLAGS= tests/run tests/soak
 
 ## make clean                   remove what was built, and keep the nodes' kernel
 .PHONY: clean

@@ -36,18 +36,20 @@ endif
 
 COMMON := $(dir $(lastword $(MAKEFILE_LIST)))
 
+# What the lesson's own Makefile says of its pair. In the environment SERVER and
+# CLIENT name machines (LAB=ssh), so only what was set in a file counts.
+set_in_file = $(if $(filter file,$(origin $1)),$($1),$2)
+each := $(call set_in_file,EACH)
 # With EACH there is no pair; otherwise the usual names are the pair.
-ifndef EACH
-SERVER ?= server
-CLIENT ?= client
-endif
+pair_server := $(call set_in_file,SERVER,$(if $(each),,server))
+pair_client := $(call set_in_file,CLIENT,$(if $(each),,client))
 
 CFLAGS ?= $(OPT) -g
-# The lesson's number decides which parts of rdma_common.h are there for it: what
-# earlier lessons have shown.
-LESSON := $(patsubst 0%,%,$(firstword $(subst -, ,$(notdir $(CURDIR)))))
+# The number of the lesson decides which parts of rdma_common.h are there for
+# it: what earlier lessons have shown.
+NUMBER := $(patsubst 0%,%,$(firstword $(subst -, ,$(lastword $(notdir $(CURDIR))))))
 
-ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -DLESSON=$(LESSON) -Wall -Wextra \
+ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -DLESSON=$(NUMBER) -Wall -Wextra \
 	     $(if $(WERROR),-Werror) -I$(COMMON) \
 	     $(CFLAGS) $(SANITIZE)
 LDLIBS = -lrdmacm -libverbs
@@ -72,9 +74,9 @@ from_top = $(if $1,$(shell realpath -m --relative-to='$(COMMON)..' '$1'))
 
 show-pair:
 	$(info shows=$(SHOWS))
-	$(info server=$(call from_top,$(SERVER)))
-	$(info client=$(call from_top,$(CLIENT)))
-	$(info each=$(call from_top,$(EACH)))
-	$(info server_args=$(SERVER_ARGS))
-	$(info client_args=$(CLIENT_ARGS))
+	$(info server=$(call from_top,$(pair_server)))
+	$(info client=$(call from_top,$(pair_client)))
+	$(info each=$(call from_top,$(each)))
+	$(info server_args=$(call set_in_file,SERVER_ARGS))
+	$(info client_args=$(call set_in_file,CLIENT_ARGS))
 	@:
