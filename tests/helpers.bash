@@ -189,3 +189,9 @@ assert_nothing_left() {
 build() {
 	make -s -j2 -f tests/variants.mk "$@"
 }
+
+# The names of the functions in common/rdma_common.h.
+helpers_of_common() {
+	sed -nE 's/^static inline .*[ *]([a-z_0-9]+)\(.*/\1/p' \
+		common/rdma_common.h
+}

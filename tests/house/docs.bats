@@ -1,0 +1,102 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# What can be told of the Markdown files without running anything: links, the
+# shape of a lesson's README, the course map.
+#
+# shellcheck disable=SC2016 # Markdown has backticks that expand nothing
+
+load ../helpers
+
+@test "every link holds: files, headings, and lines of source files" {
+	tests/links
+}
+
+@test "a link that does not hold is found" {
+	cd "$BATS_TEST_TMPDIR"
+	printf '%s\n' '/*' ' * Step 1: one' ' */' 'one();' '' \
+		'/* Step 2: two */' 'two();' '' '/* help */' 'void help(void)' \
+		'{' '}' >a.c
+	cat >a.md <<-'END'
+		# One `two`
+		[step 1](a.c#L1-L4) [step 2](a.c#L6-L7) [`help`](a.c#L9-L12)
+		[steps 1 and 2](a.c#L1-L7) [`two();`](a.c#L7) [x](#one-two)
+	END
+	"$TOP/tests/links" a.md
+	local link
+	for link in '[step 1](a.c#L1-L5)' '[step 3](a.c#L1)' '[x](b.c)' \
+		'[`help`](a.c#L10-L12)' '[`one`](a.c#L7)' '[x](a.c#L7)' \
+		'[x](#two)' '[x](a.md#two)' '[`two`](a.c#L900)'; do
+		printf '# One\n%s\n' "$link" >b.md
+		run "$TOP/tests/links" b.md
+		assert_failure 1
+		assert_output --partial "b.md:2: $link"
+	done
+	# And mended, where the right lines can be told.
+	printf '[step 1](a.c#L2) [`help`](a.c#L1) [x](a.c)\n' >c.md
+	"$TOP/tests/links" --write c.md
+	assert_equal "$(<c.md)" \
+		'[step 1](a.c#L1-L4) [`help`](a.c#L9-L12) [x](a.c)'
+}
+
+@test "the README of every lesson has its nine sections, in order" {
+	local folder wanted found bad=0
+
+	wanted=$(printf '%s\n' 'What you will learn' 'The picture' 'The code' \
+		'Run it' 'On the wire' 'What can go wrong' 'Try this' \
+		'The exercise' 'Elsewhere')
+	for folder in lessons/[0-9][0-9]-*/; do
+		found=$(sed -n 's/^## //p' "${folder}README.md") || true
+		if [ "$found" != "$wanted" ]; then
+			printf '%sREADME.md\n' "$folder"
+			diff <(echo "$wanted") <(echo "$found") || true
+			bad=1
+		fi
+	done
+	[ "$bad" = 0 ]
+}
+
+@test "the README of every lesson has a diagram and a run that is checked" {
+	local folder file
+
+	for folder in lessons/[0-9][0-9]-*/; do
+		file=${folder}README.md
+		grep -q '^```mermaid' "$file" || fail "$file: no diagram"
+		grep -qF "\$ make run LESSON=${folder:8:2}" "$file" ||
+			fail "$file: does not show make run LESSON=${folder:8:2}"
+	done
+}
+
+@test "the course map lists the lessons that are there" {
+	local listed there
+
+	listed=$(sed -nE 's|^\| ([0-9]{2}) \| \[([a-z-]+)\]\(lessons/\1-\2/?(README.md)?\) \|.*|\1-\2|p' \
+		README.md)
+	there=$(cd lessons && printf '%s\n' [0-9][0-9]-*)
+	assert_equal "$listed" "$there"
+}
+
+@test "common/README.md lists every helper" {
+	local name missing=''
+
+	while IFS= read -r name; do
+		grep -qF "\`$name\`" common/README.md || missing+=" $name"
+	done < <(helpers_of_common)
+	assert_equal "$missing" ""
+}
+
+@test "no block of output in a README is left without a language" {
+	local file bad=0
+
+	while IFS= read -r file; do
+		awk -v file="$file" '
+			/^ *```/ {
+				if (!inside && $0 ~ /^ *``` *$/) {
+					print file ":" FNR ": which language?"
+					bad = 1
+				}
+				inside = !inside
+			}
+			END { exit bad }' "$file" || bad=1
+	done < <(tests/tracked '*.md')
+	[ "$bad" = 0 ]
+}

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: MIT
+#
+# What differs from run to run of the same command, made alike on both sides
+# before tests/readme compares. The first rules drop whole lines.
+
+# how far the lab, the packages or make have come
+/^(lab|packages): /d
+/^make(\[[0-9]+\])?: (Entering|Leaving|Nothing|Target|'all' is)/d
+/^(gcc|clang|mkdir) /d
+
+# where in a Makefile a recipe stands
+s/^(make(\[[0-9]+\])?: \*\*\*) \[[^]]*\]/\1 [RULE]/
+
+# memory addresses, keys and other numbers in hexadecimal
+s/0x[0-9a-fA-F]+/HEX/g
+
+# the number of a queue pair
+s/\b(QP|QPN|qpn|lqpn|rqpn|qp_num)( number)?([ =:]+)[0-9]+/\1\2\3N/g
+
+# keys, packet sequence numbers, process numbers
+s/\b([lr]?key|PSN|psn|pid)([ =:]+)[0-9]+/\1\2N/g
+
+# the port that the kernel chose for a client (a server's is 10121)
+s/((\b[0-9]+(\.[0-9]+){3}|\])):([3-6][0-9]{4})\b/\1:PORT/g
+
+# times and rates
+s/\b[0-9]+(\.[0-9]+)? ?(ns|us|ms|s|seconds?|minutes?)\b/TIME/g
+s/\b[0-9]+(\.[0-9]+)? ?([kMG]i?)?B\/s\b/RATE/g
+
+# the width of what stands before
+s/[ \t]+/ /g
+s/ $//
