@@ -33,7 +33,7 @@ endef
 $(foreach v,$(VARIANTS),$(eval $(call variant,$v)))
 
 # The peers: programs that misbehave on purpose, for the tests to meet.
-HEADERS := $(wildcard common/*.h)
+HEADERS := $(wildcard common/*.h tests/peers/*.h)
 FLAGS = -std=gnu11 -D_GNU_SOURCE -DLESSON=99 -g -O2 -Wall -Wextra -Werror -Icommon
 
 peers: $(patsubst tests/peers/%.c,build/peers/%,$(wildcard tests/peers/*.c))
