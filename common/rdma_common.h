@@ -568,6 +568,7 @@ struct endpoint {
 	int outstanding; /* posted, and its completion not yet seen */
 	bool connected; /* ESTABLISHED has come */
 	bool disconnected; /* DISCONNECTED has come */
+	enum rdma_cm_event_type event; /* the last one that was taken */
 	/*
 	 * What the last event brought from the peer. It is padded with zeros
 	 * to the largest size there is, so the length says nothing about what
@@ -606,17 +607,28 @@ static inline int endpoint_open(struct endpoint *ep, const struct options *opt)
  *
  * The channel is readable when this is called. What the event carries is
  * copied before it is acknowledged, since it dies with it: the peer's private
- * data, and with a CONNECT_REQUEST the new id.
+ * data, and with a CONNECT_REQUEST the new id. A client that is one too many is
+ * turned away and is no failure; ep->event is CONNECT_REQUEST then.
  */
 static inline int endpoint_take_event(struct endpoint *ep,
 				      enum rdma_cm_event_type wanted)
 {
+	static const char busy[] = "busy with another client";
 	struct rdma_cm_event *event;
+	struct rdma_cm_id *id;
 	int ret;
 
 	if (rdma_get_cm_event(ep->channel, &event)) {
 		report("rdma_get_cm_event", errno);
 		return -1;
+	}
+	ep->event = event->event;
+	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST && ep->id) {
+		id = event->id;
+		rdma_ack_cm_event(event);
+		rdma_reject(id, busy, sizeof(busy));
+		rdma_destroy_id(id);
+		return 0;
 	}
 	ep->private_data_len = 0;
 	if (event->param.conn.private_data) {
@@ -624,7 +636,7 @@ static inline int endpoint_take_event(struct endpoint *ep,
 		memcpy(ep->private_data, event->param.conn.private_data,
 		       ep->private_data_len);
 	}
-	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST && !ep->id)
+	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
 		ep->id = event->id;
 	if (event->event == RDMA_CM_EVENT_DISCONNECTED)
 		ep->disconnected = true;
@@ -637,15 +649,27 @@ static inline int endpoint_take_event(struct endpoint *ep,
 static inline int endpoint_wait_event(struct endpoint *ep,
 				      enum rdma_cm_event_type wanted)
 {
-	int ready =
-		wait_readable(ep->channel->fd, ep->stop_fd, ep->timeout * 1000);
+	long long deadline = now_ms() + ep->timeout * 1000LL;
+	long long left;
+	int ready;
 
-	if (ready == 0)
-		fprintf(stderr,
-			"waited %d s for %s and nothing came: is the peer "
-			"alive and answering? (-t waits longer)\n",
-			ep->timeout, rdma_event_str(wanted));
-	return ready == 1 ? endpoint_take_event(ep, wanted) : -1;
+	do {
+		left = deadline - now_ms();
+		ready = wait_readable(ep->channel->fd, ep->stop_fd,
+				      left > 0 ? left : 0);
+		if (ready < 0)
+			return -1;
+		if (ready == 0) {
+			fprintf(stderr,
+				"waited %d s for %s and nothing came: is the "
+				"peer alive and answering? (-t waits longer)\n",
+				ep->timeout, rdma_event_str(wanted));
+			return -1;
+		}
+		if (endpoint_take_event(ep, wanted))
+			return -1;
+	} while (ep->event != wanted);
+	return 0;
 }
 
 /* Lower the acknowledgement timeout; it has to be done before the handshake. */
@@ -764,50 +788,6 @@ static inline int endpoint_get_request(struct endpoint *ep)
 	if (endpoint_wait_event(ep, RDMA_CM_EVENT_CONNECT_REQUEST))
 		return -1;
 	return endpoint_set_ack_timeout(ep);
-}
-
-/*
- * endpoint_create_qp - the protection domain, a CQ with a completion channel,
- * and an RC QP for SENDS requests and RECVS receives at a time, one SGE each
- * (lesson 01, step 7; lesson 02, steps 8 to 11)
- */
-static inline int endpoint_create_qp(struct endpoint *ep, uint32_t sends,
-				     uint32_t recvs)
-{
-	struct ibv_qp_init_attr attr = {
-		.cap = {
-			.max_send_wr = sends,
-			.max_recv_wr = recvs,
-			.max_send_sge = 1,
-			.max_recv_sge = 1,
-		},
-		.qp_type = IBV_QPT_RC,
-	};
-
-	ep->pd = ibv_alloc_pd(ep->id->verbs);
-	if (!ep->pd) {
-		report("ibv_alloc_pd", errno);
-		return -1;
-	}
-	ep->comp_channel = ibv_create_comp_channel(ep->id->verbs);
-	if (!ep->comp_channel) {
-		report("ibv_create_comp_channel", errno);
-		return -1;
-	}
-	/* Room for everything that can be outstanding: a CQ must not overflow. */
-	ep->cq = ibv_create_cq(ep->id->verbs, sends + recvs, NULL,
-			       ep->comp_channel, 0);
-	if (!ep->cq) {
-		report("ibv_create_cq", errno);
-		return -1;
-	}
-	attr.send_cq = ep->cq;
-	attr.recv_cq = ep->cq;
-	if (rdma_create_qp(ep->id, ep->pd, &attr)) {
-		report("rdma_create_qp", errno);
-		return -1;
-	}
-	return 0;
 }
 
 /* The retry counts of lesson 01, with their reasons there. */
@@ -970,8 +950,52 @@ static inline void endpoint_destroy(struct endpoint *ep)
 
 #if LESSON > 4
 /*
- * Part 4: waiting for a completion (lesson 04)
+ * Part 4: the CQ, and waiting for a completion (lesson 04)
  */
+
+/*
+ * endpoint_create_qp - the protection domain, a CQ with a completion channel,
+ * and an RC QP for SENDS requests and RECVS receives at a time, one SGE each
+ * (lesson 01, step 7; lesson 02, steps 8 to 11; the channel is from lesson 04)
+ */
+static inline int endpoint_create_qp(struct endpoint *ep, uint32_t sends,
+				     uint32_t recvs)
+{
+	struct ibv_qp_init_attr attr = {
+		.cap = {
+			.max_send_wr = sends,
+			.max_recv_wr = recvs,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+		},
+		.qp_type = IBV_QPT_RC,
+	};
+
+	ep->pd = ibv_alloc_pd(ep->id->verbs);
+	if (!ep->pd) {
+		report("ibv_alloc_pd", errno);
+		return -1;
+	}
+	ep->comp_channel = ibv_create_comp_channel(ep->id->verbs);
+	if (!ep->comp_channel) {
+		report("ibv_create_comp_channel", errno);
+		return -1;
+	}
+	/* Room for everything that can be outstanding: a CQ must not overflow. */
+	ep->cq = ibv_create_cq(ep->id->verbs, sends + recvs, NULL,
+			       ep->comp_channel, 0);
+	if (!ep->cq) {
+		report("ibv_create_cq", errno);
+		return -1;
+	}
+	attr.send_cq = ep->cq;
+	attr.recv_cq = ep->cq;
+	if (rdma_create_qp(ep->id, ep->pd, &attr)) {
+		report("rdma_create_qp", errno);
+		return -1;
+	}
+	return 0;
+}
 
 /*
  * endpoint_take_notice - take one event from the completion channel
@@ -1005,14 +1029,15 @@ static inline int endpoint_wait_wc(struct endpoint *ep, struct ibv_wc *wc)
 {
 	long long deadline = now_ms() + ep->timeout * 1000LL;
 	long long left;
-	int ready, n;
+	int ready, n, err;
 
 	for (;;) {
 		n = endpoint_poll(ep, wc);
 		if (n)
 			return n < 0 ? -1 : 0;
-		if (ibv_req_notify_cq(ep->cq, 0)) {
-			report("ibv_req_notify_cq", errno);
+		err = ibv_req_notify_cq(ep->cq, 0);
+		if (err) {
+			report("ibv_req_notify_cq", err);
 			return -1;
 		}
 		n = endpoint_poll(ep, wc);

@@ -206,6 +206,17 @@ static int on_established(struct client *c, const struct event_copy *event)
 	return 0;
 }
 
+/* An event that says that a step has failed, and why. */
+static int on_failure(struct client *c, const struct event_copy *copy)
+{
+	struct rdma_cm_event event = { .event = copy->event,
+				       .status = copy->status };
+
+	fprintf(stderr, "rdma_get_cm_event: while %s: ", state_names[c->state]);
+	report_event(&event);
+	return -1;
+}
+
 /*
  * The server said no. Its private data may say why: in this lesson a text that
  * ends with a NUL. It is the peer's, so it is looked at before it is printed,
@@ -216,9 +227,7 @@ static int on_rejected(struct client *c, const struct event_copy *event)
 	const uint8_t *text = event->private_data;
 	size_t i = 0;
 
-	(void)c;
-	fprintf(stderr, "rdma_get_cm_event: REJECTED, status %d: %s\n",
-		event->status, reject_reason(event->status));
+	on_failure(c, event);
 	while (i < event->private_data_len && isprint(text[i]))
 		i++;
 	if (i > 0 && i < event->private_data_len && text[i] == 0)
@@ -238,17 +247,6 @@ static int on_disconnected(struct client *c, const struct event_copy *event)
 	}
 	fprintf(stderr, "the peer disconnected while we were %s\n",
 		state_names[c->state]);
-	return -1;
-}
-
-/* An event that says that a step has failed, and why. */
-static int on_failure(struct client *c, const struct event_copy *copy)
-{
-	struct rdma_cm_event event = { .event = copy->event,
-				       .status = copy->status };
-
-	fprintf(stderr, "rdma_get_cm_event: while %s: ", state_names[c->state]);
-	report_event(&event);
 	return -1;
 }
 
