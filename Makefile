@@ -18,7 +18,7 @@ KERNELS := linux-image-amd64/bookworm linux-image-amd64/trixie \
 ## make run                     every lesson pair in order on two SoftRoCE nodes, then a table
 ## make run LESSON=02           one pair; each line of output is led by its side
 ## make run LESSON=02 ARGS=..   the same with arguments for the client
-## make run LAB=native          on this machine's own RDMA device; LAB=vm: on two small virtual machines
+## make run LAB=native          on this machine's own RDMA device (LAB=vm: on two virtual machines)
 ## make run LAB=ssh SERVER=host CLIENT=host   on two other machines
 ## make run KERNEL=..           with another kernel in the virtual machines (docs/lab.md)
 .PHONY: run
