@@ -143,20 +143,32 @@ pair() {
 	lab/run "$lesson" -- "$@"
 }
 
-# Prints what processes on this node own of RDMA, once it stays so for three
-# seconds: the kernel needs a moment to clean up after a process that died.
-# Lines without a pid are the kernel's own.
+# Prints what processes on this node own of RDMA, if it is still there after five
+# seconds: the kernel needs a moment to clean up after a process that died. A
+# context (ctx) is what every process with a QP, CQ, MR or PD has. A cm_id that
+# listens on every address belongs to no device and is in no sum; lines without
+# a pid are the kernel's own.
 # shellcheck disable=SC2016 # expanded on the node
 readonly list_owned='
 	rm -f "$0"*
-	for i in $(seq 60); do
-		owned=$(for what in qp cq mr pd cm_id; do
-			rdma resource show $what | sed "s/^/$what /"
-		done | grep " pid [0-9]")
-		[ -n "$owned" ] || exit 0
+	uptime() {
+		read -r up rest </proc/uptime
+		echo "${up%.*}"
+	}
+	end=$(($(uptime) + 5))
+	while :; do
+		if ! rdma resource | grep -v "cm_id 0 mr 0 ctx 0" | grep -q . &&
+			! rdma resource show cm_id | grep -q " pid [0-9]"; then
+			exit 0
+		fi
+		[ "$(uptime)" -lt "$end" ] || break
 		sleep 0.05
 	done
-	echo "$owned"
+	rdma resource
+	for what in qp cq mr pd cm_id; do
+		rdma resource show "$what" | grep " pid [0-9]" |
+			sed "s/^/$what /"
+	done
 	exit 1'
 
 # Ends the test's jobs, then checks that no process has a QP, CQ, MR, PD or

@@ -239,6 +239,15 @@ function blot(s) {
 	return s
 }
 
+# ``Code`` in two backticks may hold a link that is none.
+function without_code(line) {
+	while (match(line, /``([^`]|`[^`])+``/))
+		line = substr(line, 1, RSTART - 1) \
+		       blot(substr(line, RSTART, RLENGTH)) \
+		       substr(line, RSTART + RLENGTH)
+	return line
+}
+
 BEGIN {
 	ORS = ""
 }
@@ -255,7 +264,7 @@ FNR == 1 {
 		fenced = !fenced
 		seen = seen blot($0) "\n"
 	} else {
-		seen = seen (fenced ? blot($0) : $0) "\n"
+		seen = seen (fenced ? blot($0) : without_code($0)) "\n"
 	}
 }
 

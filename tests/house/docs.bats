@@ -14,17 +14,17 @@ load ../helpers
 @test "a link that does not hold is found" {
 	cd "$BATS_TEST_TMPDIR"
 	printf '%s\n' '/*' ' * Step 1: one' ' */' 'one();' '' \
-		'/* Step 2: two */' 'two();' '' '/* help */' 'void help(void)' \
+		'/* Step 2: two */' 'two();' '}' '' '/* help */' 'void help(void)' \
 		'{' '}' >a.c
 	cat >a.md <<-'END'
 		# One `two`
-		[step 1](a.c#L1-L4) [step 2](a.c#L6-L7) [`help`](a.c#L9-L12)
+		[step 1](a.c#L1-L4) [step 2](a.c#L6-L7) [`help`](a.c#L10-L13)
 		[steps 1 and 2](a.c#L1-L7) [`two();`](a.c#L7) [x](#one-two)
 	END
 	"$TOP/tests/links" a.md
 	local link
 	for link in '[step 1](a.c#L1-L5)' '[step 3](a.c#L1)' '[x](b.c)' \
-		'[`help`](a.c#L10-L12)' '[`one`](a.c#L7)' '[x](a.c#L7)' \
+		'[`help`](a.c#L11-L13)' '[`one`](a.c#L7)' '[x](a.c#L7)' \
 		'[x](#two)' '[x](a.md#two)' '[`two`](a.c#L900)'; do
 		printf '# One\n%s\n' "$link" >b.md
 		run "$TOP/tests/links" b.md
@@ -35,7 +35,7 @@ load ../helpers
 	printf '[step 1](a.c#L2) [`help`](a.c#L1) [x](a.c)\n' >c.md
 	"$TOP/tests/links" --write c.md
 	assert_equal "$(<c.md)" \
-		'[step 1](a.c#L1-L4) [`help`](a.c#L9-L12) [x](a.c)'
+		'[step 1](a.c#L1-L4) [`help`](a.c#L10-L13) [x](a.c)'
 }
 
 @test "the README of every lesson has its nine sections, in order" {
