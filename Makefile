@@ -65,6 +65,11 @@ clean:
 distclean: clean
 	@rm -rf build
 
+## make softroce                put SoftRoCE on this machine's own network card (root; CARD=, PEER=, REMOVE=1)
+.PHONY: softroce
+softroce:
+	@lab/softroce
+
 ## make help                    this list
 .PHONY: help
 help:
