@@ -16,14 +16,18 @@ ssh_master() {
 
 # remote NODE SCRIPT: become the sh on NODE that runs SCRIPT
 remote() {
-	local reach quoted
+	local reach quoted script=$2
 	if [[ $mode == native ]]; then
-		exec setsid sh -c "$2"
+		exec setsid sh -c "$script"
 	fi
 	mapfile -t reach <"$LAB_DIR/$1.reach"
-	quote "$2"
+	if [[ $mode == ssh ]]; then
+		# Who knows which shell is the user's.
+		quote "$script"
+		script="exec sh -c $quoted"
+	fi
 	exec setsid ssh -T -o ControlPath="$LAB_DIR/$1.ssh" -o BatchMode=yes \
-		-o ConnectTimeout=10 "${reach[@]}" "exec sh -c $quoted"
+		-o ConnectTimeout=10 "${reach[@]}" "$script"
 }
 
 # ask NODE SECONDS SCRIPT: a short script of the lab's own, bounded
@@ -52,7 +56,7 @@ wrapper() {
 	shift 2
 	# What was built on the host since then must be seen: forget what the
 	# shared root looked like.
-	[[ $mode != vm ]] || echo 'echo 3 >/proc/sys/vm/drop_caches'
+	[[ $mode != vm ]] || echo 'echo 2 >/proc/sys/vm/drop_caches'
 	quote "$directory" "$@"
 	cat <<-END
 		f=\${TMPDIR:-/tmp}/.lab-$id

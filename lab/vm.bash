@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # LAB=vm: two QEMU nodes. Sourced by lab/lab.
 
-BOOT_SECONDS=${LAB_BOOT_SECONDS:-40}
+BOOT_SECONDS=${LAB_BOOT_SECONDS:-60}
 BOOT_TRIES=3
 
 # ---- starting one node ----------------------------------------------------
@@ -39,6 +39,7 @@ percent() {
 # start_qemu NODE ACCEL: sets $qemu
 start_qemu() {
 	local node=$1 accel=$2 me peer append
+	local share=local,security_model=none,readonly=on,multidevs=remap
 	case $node in
 	server) me=1 peer=client ;;
 	client) me=2 peer=server ;;
@@ -46,7 +47,7 @@ start_qemu() {
 	rm -f "$LAB_DIR/$node".{pid,qmp,link,console,qemu,ssh,frozen,killed}
 	append="console=ttyS0 quiet loglevel=3 panic=-1 lab.role=$node"
 	append+=" lab.dir=$(percent "$LAB_DIR") mitigations=off no_timer_check"
-	append+=" nokaslr tsc=reliable audit=0 cryptomgr.notests"
+	append+=" norandmaps nokaslr tsc=reliable audit=0 cryptomgr.notests"
 	append+=" rcupdate.rcu_expedited=1 random.trust_cpu=on 8250.nr_uarts=1"
 	setsid qemu-system-x86_64 -name "lab-$node" -M q35 -accel "$accel" -cpu max \
 		-m "${LAB_MEMORY:-512}" -smp "${LAB_CPUS:-1}" \
@@ -54,7 +55,8 @@ start_qemu() {
 		-kernel "$vmlinux" -initrd "$initramfs" -append "$append" \
 		-serial "file:$LAB_DIR/$node.console" \
 		-qmp "unix:$LAB_DIR/$node.qmp,server=on,wait=off" \
-		-virtfs local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap \
+		-virtfs "$share,path=/,mount_tag=live" \
+		-virtfs "$share,path=/usr,mount_tag=usr" \
 		-netdev user,id=host,restrict=on,hostfwd=tcp:127.0.0.1:0-:22 \
 		-device virtio-net-pci,netdev=host,romfile=,mac=52:54:00:00:02:0$me \
 		-netdev "dgram,id=link,local.type=unix,local.path=$LAB_DIR/$node.link,remote.type=unix,remote.path=$LAB_DIR/$peer.link" \
@@ -90,7 +92,7 @@ wait_ready() {
 console_tail() {
 	local text
 	text=$(cat "$LAB_DIR/$1.qemu" "$LAB_DIR/$1.console" 2>/dev/null |
-		tr -d '\r' | grep -v '^$' | tail -n 15)
+		tr -d '\r' | grep -v '^$' | tail -n 15) || true
 	sed "s/^/lab: $1| /" <<<"${text:-(its console is empty)}" >&2
 }
 
