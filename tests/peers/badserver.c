@@ -115,6 +115,7 @@ int main(int argc, char **argv)
 	ret = ret ? -1 : at_stage(&peer, "listening");
 	while (ret >= 0 && peer.times-- > 0) {
 		ret = serve(&peer);
+		endpoint_disconnect(&peer.ep);
 		/* The connection goes, what listens stays. */
 		peer.ep.listener = NULL;
 		peer.ep.channel = NULL;
