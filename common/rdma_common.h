@@ -69,43 +69,51 @@ struct advice {
 static inline const char *report_advice(const char *call, int err)
 {
 	static const struct advice table[] = {
-		{ "rdma_resolve_route", ENODEV,
-		  "the address belongs to no RDMA device: 127.0.0.1 and ::1 "
-		  "never do; use the address of the card, which "
-		  "`rdma link` and `ip address` show" },
+		{ "rdma_create_event_channel", ENOENT,
+		  "/dev/infiniband/rdma_cm cannot be opened: run modprobe "
+		  "rdma_ucm; if it is there, see ls -l for who may" },
 		{ "rdma_resolve_addr", ENODEV,
-		  "no RDMA device is on the way to that address: run make "
-		  "softroce, or use LAB=vm" },
+		  "the card with our address has no RDMA device: `rdma link` "
+		  "names the cards that have one" },
 		{ "rdma_resolve_addr", EINVAL,
-		  "a link-local address (fe80::) needs its zone, as in "
-		  "fe80::1%eth0" },
+		  "the two addresses do not fit together: both have to be "
+		  "IPv4 or both IPv6, and our own not 127.0.0.1" },
 		{ "rdma_resolve_addr", EADDRNOTAVAIL,
-		  "the source address is not one of this machine's" },
+		  "our own address (-a) is not one of this machine's: see "
+		  "`ip address`" },
 		{ "rdma_resolve_addr", ENETUNREACH,
 		  "there is no route to that address: see `ip route get`" },
 		{ "rdma_resolve_addr", EHOSTUNREACH,
 		  "there is no route to that address: see `ip route get`" },
-		{ "rdma_bind_addr", EADDRNOTAVAIL,
-		  "that address is not one of this machine's: see "
-		  "`ip address`" },
-		{ "rdma_bind_addr", EADDRINUSE,
-		  "another RDMA program listens there: `rdma resource show "
-		  "cm_id` names it; choose another port with -p" },
+		{ "rdma_resolve_route", ENODEV,
+		  "the address belongs to no RDMA device: 127.0.0.1 and ::1 "
+		  "never do; use the address of the card, which "
+		  "`rdma link` and `ip address` show" },
 		{ "rdma_bind_addr", ENODEV,
-		  "no RDMA device has that address: 127.0.0.1 and ::1 never "
-		  "are one's; leave -a out to listen on all of them" },
-		{ "rdma_bind_addr", EINVAL,
-		  "a link-local address (fe80::) needs its zone, as in "
-		  "fe80::1%eth0" },
-		{ "rdma_listen", EADDRINUSE,
-		  "another RDMA program listens there: `rdma resource show "
-		  "cm_id` names it; choose another port with -p" },
+		  "no RDMA device that we may open has that address: "
+		  "127.0.0.1 and ::1 never are one's; leave -a out to listen "
+		  "on all of them" },
+		{ "rdma_bind_addr", EADDRNOTAVAIL,
+		  "it is not one of this machine's addresses (see `ip "
+		  "address`), or an RDMA program listens on that port already "
+		  "(see `rdma resource show cm_id`; -p takes another port)" },
+		{ "rdma_bind_addr", EADDRINUSE,
+		  "an RDMA program listens there already: `rdma resource show "
+		  "cm_id` names it; -p takes another port" },
+		{ "rdma_bind_addr", EACCES,
+		  "ports below 1024 are for root: -p takes another port" },
+		{ "rdma_get_cm_event", EAGAIN,
+		  "an event came that could not be used: may we open "
+		  "/dev/infiniband/uverbs*? See ls -l" },
 		{ "ibv_reg_mr", ENOMEM,
-		  "more memory than RLIMIT_MEMLOCK lets you pin: see ulimit "
+		  "more memory than RLIMIT_MEMLOCK lets us pin: see ulimit "
+		  "-l, raise it in /etc/security/limits.conf" },
+		{ "ibv_reg_mr", EPERM,
+		  "RLIMIT_MEMLOCK lets us pin no memory at all: see ulimit "
 		  "-l, raise it in /etc/security/limits.conf" },
 		{ "ibv_reg_mr", EINVAL,
 		  "REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE beside "
-		  "them" },
+		  "them, and a region has one byte at least" },
 		{ "ibv_reg_mr", EFAULT,
 		  "the range is not mapped, or not writable" },
 		{ "ibv_post_send", ENOMEM,
@@ -114,16 +122,8 @@ static inline const char *report_advice(const char *call, int err)
 		  "the receive queue is full: post fewer, or ask for a "
 		  "deeper one" },
 		{ NULL, ENODEV,
-		  "this machine has no RDMA device, or rdma_ucm is not "
-		  "loaded; run make softroce or LAB=vm" },
-		{ NULL, ENOENT,
-		  "this machine has no RDMA device, or rdma_ucm is not "
-		  "loaded; run make softroce or LAB=vm" },
-		{ NULL, EACCES, "no permission: see ls -l /dev/infiniband" },
-		{ NULL, EPERM, "no permission: see ls -l /dev/infiniband" },
-		{ NULL, EMFILE,
-		  "too many open files: see ulimit -n, and what is not "
-		  "closed" },
+		  "this machine has no RDMA device, or none that can be "
+		  "opened: run make softroce, or use LAB=vm" },
 	};
 	size_t i;
 
@@ -132,6 +132,27 @@ static inline const char *report_advice(const char *call, int err)
 		    (!table[i].call || !strcmp(table[i].call, call)))
 			return table[i].text;
 	return NULL;
+}
+
+/*
+ * address_text - "10.10.10.2:40000" or "[fd10::2]:40000" into TEXT
+ */
+#define ADDRESS_TEXT (NI_MAXHOST + NI_MAXSERV)
+
+static inline void address_text(const struct sockaddr *address, char *text,
+				size_t size)
+{
+	char host[NI_MAXHOST], port[NI_MAXSERV];
+	socklen_t len = address->sa_family == AF_INET6 ?
+				sizeof(struct sockaddr_in6) :
+				sizeof(struct sockaddr_in);
+
+	if (getnameinfo(address, len, host, sizeof(host), port, sizeof(port),
+			NI_NUMERICHOST | NI_NUMERICSERV))
+		snprintf(text, size, "?");
+	else
+		snprintf(text, size, strchr(host, ':') ? "[%s]:%s" : "%s:%s",
+			 host, port);
 }
 
 /*
@@ -150,6 +171,20 @@ static inline void report(const char *call, int err)
 }
 
 /*
+ * report_address - the same, of a call that failed on ADDRESS
+ */
+static inline void report_address(const char *call,
+				  const struct sockaddr *address, int err)
+{
+	const char *advice = report_advice(call, err);
+	char text[ADDRESS_TEXT];
+
+	address_text(address, text, sizeof(text));
+	fprintf(stderr, "%s: %s: %s%s%s\n", call, text, strerror(err),
+		advice ? ": " : "", advice ? advice : "");
+}
+
+/*
  * report_getaddrinfo - say on stderr that rdma_getaddrinfo returned RET
  *
  * rdma_getaddrinfo(3) promises -1 and errno. It also hands on what
@@ -165,6 +200,26 @@ static inline void report_getaddrinfo(const char *host, int ret)
 			"rdma_getaddrinfo: %s: %s: is the name or address "
 			"right?\n",
 			host ? host : "*", gai_strerror(ret));
+}
+
+/*
+ * check_zone - does ADDRESS say all that has to be known?
+ *
+ * A link-local address (fe80::) exists on every card, and only its zone says
+ * which card is meant. Without it the kernel may well take another one, and
+ * finds nobody there. Returns 0, or -1 after having reported.
+ */
+static inline int check_zone(const struct sockaddr *address)
+{
+	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
+
+	if (address->sa_family != AF_INET6 || six->sin6_scope_id ||
+	    !IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr))
+		return 0;
+	fprintf(stderr,
+		"a link-local address (fe80::) needs its zone, the card that "
+		"it is on, as in fe80::1%%eth0: `ip -6 route` shows them\n");
+	return -1;
 }
 
 /*
@@ -215,8 +270,13 @@ static inline void report_event(const struct rdma_cm_event *event)
 			reject_reason(event->status));
 		return;
 	case RDMA_CM_EVENT_ADDR_ERROR:
-		why = "nobody has that address, or there is no RDMA device on "
-		      "the way to it: try ping";
+		why = event->status == -ENODEV ?
+			      "the way to that address leads through a card "
+			      "without an RDMA device: see `ip route get`" :
+		      event->status == -1 ?
+			      "our device cannot be opened: see ls -l "
+			      "/dev/infiniband for who may, and ulimit -n" :
+			      "nobody answers for that address: try ping";
 		break;
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 		why = "the address is known, the way to it is not: is the "
@@ -519,17 +579,10 @@ static inline int wait_readable(int fd, int stop_fd, int timeout_ms)
 /* print_address - "10.10.10.2:40000" or "[fd10::2]:40000" on stdout */
 static inline void print_address(const struct sockaddr *address)
 {
-	char host[NI_MAXHOST], port[NI_MAXSERV];
-	socklen_t size = address->sa_family == AF_INET6 ?
-				 sizeof(struct sockaddr_in6) :
-				 sizeof(struct sockaddr_in);
+	char text[ADDRESS_TEXT];
 
-	if (getnameinfo(address, size, host, sizeof(host), port, sizeof(port),
-			NI_NUMERICHOST | NI_NUMERICSERV)) {
-		printf("?");
-		return;
-	}
-	printf(strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+	address_text(address, text, sizeof(text));
+	printf("%s", text);
 }
 
 #endif /* LESSON > 2 */
@@ -638,6 +691,8 @@ static inline int endpoint_take_event(struct endpoint *ep,
 	}
 	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
 		ep->id = event->id;
+	if (event->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
+		ep->connected = false; /* no goodbye is possible */
 	if (event->event == RDMA_CM_EVENT_DISCONNECTED)
 		ep->disconnected = true;
 	ret = expect_event(event, wanted);

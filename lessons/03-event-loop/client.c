@@ -250,6 +250,13 @@ static int on_disconnected(struct client *c, const struct event_copy *event)
 	return -1;
 }
 
+/* The device is gone, and with it the connection to say goodbye on. */
+static int on_device_removal(struct client *c, const struct event_copy *event)
+{
+	c->connected = false;
+	return on_failure(c, event);
+}
+
 /* An event that asks nothing of us. */
 static int on_ignored(struct client *c, const struct event_copy *event)
 {
@@ -278,7 +285,7 @@ static const struct transition {
 	[RDMA_CM_EVENT_REJECTED] = { CONNECTING, on_rejected },
 	[RDMA_CM_EVENT_ESTABLISHED] = { CONNECTING, on_established },
 	[RDMA_CM_EVENT_DISCONNECTED] = { ANY_STATE, on_disconnected },
-	[RDMA_CM_EVENT_DEVICE_REMOVAL] = { ANY_STATE, on_failure },
+	[RDMA_CM_EVENT_DEVICE_REMOVAL] = { ANY_STATE, on_device_removal },
 	[RDMA_CM_EVENT_MULTICAST_JOIN] = { ANY_STATE, on_failure },
 	[RDMA_CM_EVENT_MULTICAST_ERROR] = { ANY_STATE, on_failure },
 	[RDMA_CM_EVENT_ADDR_CHANGE] = { ANY_STATE, on_ignored },

@@ -252,6 +252,13 @@ static int on_failure(struct server *s, const struct event_copy *copy)
 	return -1;
 }
 
+/* The device is gone, and with it the connection to say goodbye on. */
+static int on_device_removal(struct server *s, const struct event_copy *event)
+{
+	s->connected = false;
+	return on_failure(s, event);
+}
+
 /* An event that asks nothing of us. */
 static int on_ignored(struct server *s, const struct event_copy *event)
 {
@@ -276,7 +283,7 @@ static const struct transition {
 	[RDMA_CM_EVENT_REJECTED] = { ACCEPTING, on_failure },
 	[RDMA_CM_EVENT_ESTABLISHED] = { ACCEPTING, on_established },
 	[RDMA_CM_EVENT_DISCONNECTED] = { ANY_STATE, on_disconnected },
-	[RDMA_CM_EVENT_DEVICE_REMOVAL] = { ANY_STATE, on_failure },
+	[RDMA_CM_EVENT_DEVICE_REMOVAL] = { ANY_STATE, on_device_removal },
 	[RDMA_CM_EVENT_MULTICAST_JOIN] = { ANY_STATE, on_failure },
 	[RDMA_CM_EVENT_MULTICAST_ERROR] = { ANY_STATE, on_failure },
 	[RDMA_CM_EVENT_ADDR_CHANGE] = { ANY_STATE, on_ignored },
