@@ -207,3 +207,8 @@ helpers_of_common() {
 	sed -nE 's/^static inline .*[ *]([a-z_0-9]+)\(.*/\1/p' \
 		common/rdma_common.h
 }
+
+# The folders of the lessons, as git has them: lessons/NN-slug
+lesson_folders() {
+	tests/tracked 'lessons/*/Makefile' | sed 's|/Makefile$||'
+}

@@ -39,7 +39,7 @@ load ../helpers
 	while IFS= read -r file; do
 		install -D "$file" "$copy/$file"
 	done < <(tests/tracked common)
-	for folder in lessons/[0-9][0-9]-*/; do
+	for folder in $(lesson_folders); do
 		while IFS= read -r file; do
 			install -D "$file" "$copy/$file"
 		done < <(tests/tracked "$folder")
@@ -65,7 +65,7 @@ load ../helpers
 @test "the pair of every lesson names programs that its folders build" {
 	local folder shown key value program
 
-	for folder in lessons/[0-9][0-9]-*/; do
+	for folder in $(lesson_folders); do
 		shown=$(make -s -C "$folder" show-pair)
 		grep -q '^shows=..' <<<"$shown" ||
 			fail "$folder: SHOWS is empty"

@@ -44,10 +44,10 @@ load ../helpers
 	wanted=$(printf '%s\n' 'What you will learn' 'The picture' 'The code' \
 		'Run it' 'On the wire' 'What can go wrong' 'Try this' \
 		'The exercise' 'Elsewhere')
-	for folder in lessons/[0-9][0-9]-*/; do
-		found=$(sed -n 's/^## //p' "${folder}README.md") || true
+	for folder in $(lesson_folders); do
+		found=$(sed -n 's/^## //p' "$folder/README.md") || true
 		if [ "$found" != "$wanted" ]; then
-			printf '%sREADME.md\n' "$folder"
+			printf '%s/README.md\n' "$folder"
 			diff <(echo "$wanted") <(echo "$found") || true
 			bad=1
 		fi
@@ -58,8 +58,8 @@ load ../helpers
 @test "the README of every lesson has a diagram and a run that is checked" {
 	local folder file
 
-	for folder in lessons/[0-9][0-9]-*/; do
-		file=${folder}README.md
+	for folder in $(lesson_folders); do
+		file=$folder/README.md
 		grep -q '^```mermaid' "$file" || fail "$file: no diagram"
 		grep -qF "\$ make run LESSON=${folder:8:2}" "$file" ||
 			fail "$file: does not show make run LESSON=${folder:8:2}"
@@ -69,9 +69,9 @@ load ../helpers
 @test "the course map lists the lessons that are there" {
 	local listed there
 
-	listed=$(sed -nE 's|^\| ([0-9]{2}) \| \[([a-z-]+)\]\(lessons/\1-\2/?(README.md)?\) \|.*|\1-\2|p' \
+	listed=$(sed -nE 's,^\| ([0-9]{2}) \| \[([a-z-]+)\]\(lessons/\1-\2/(README.md)?\) \|.*,\1-\2,p' \
 		README.md)
-	there=$(cd lessons && printf '%s\n' [0-9][0-9]-*)
+	there=$(lesson_folders | sed "s|^lessons/||")
 	assert_equal "$listed" "$there"
 }
 
