@@ -21,6 +21,7 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -253,11 +254,27 @@ static inline const char *reject_reason(int status)
 	}
 }
 
+/* addr_error_reason - what the status of an ADDR_ERROR event means */
+static inline const char *addr_error_reason(int status)
+{
+	switch (status) {
+	case -1: /* not an errno value: librdmacm could not open the device */
+		return "our device cannot be opened: see ls -l "
+		       "/dev/infiniband for who may, and ulimit -n";
+	case -ENODEV:
+		return "the way to that address leads through a card without "
+		       "an RDMA device: see `ip route get`";
+	default:
+		return "nobody answers for that address: try ping";
+	}
+}
+
 /*
  * report_event - say on stderr that EVENT is not what was hoped for
  *
  * Of a REJECTED event the status is a reason code of the specification; of
- * all others it is a negative errno value, or 0 (rdma_get_cm_event(3)).
+ * all others it is a negative errno value, or 0 (rdma_get_cm_event(3)), or -1
+ * where librdmacm itself failed on what the kernel had brought.
  */
 static inline void report_event(const struct rdma_cm_event *event)
 {
@@ -270,13 +287,7 @@ static inline void report_event(const struct rdma_cm_event *event)
 			reject_reason(event->status));
 		return;
 	case RDMA_CM_EVENT_ADDR_ERROR:
-		why = event->status == -ENODEV ?
-			      "the way to that address leads through a card "
-			      "without an RDMA device: see `ip route get`" :
-		      event->status == -1 ?
-			      "our device cannot be opened: see ls -l "
-			      "/dev/infiniband for who may, and ulimit -n" :
-			      "nobody answers for that address: try ping";
+		why = addr_error_reason(event->status);
 		break;
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 		why = "the address is known, the way to it is not: is the "
@@ -305,8 +316,8 @@ static inline void report_event(const struct rdma_cm_event *event)
 		break;
 	}
 	fprintf(stderr, "%s, status %d%s%s: %s\n", name, event->status,
-		event->status < 0 ? " " : "",
-		event->status < 0 ? strerror(-event->status) : "", why);
+		event->status < -1 ? " " : "",
+		event->status < -1 ? strerror(-event->status) : "", why);
 }
 
 /*
@@ -576,6 +587,17 @@ static inline int wait_readable(int fd, int stop_fd, int timeout_ms)
 	return wait_either(fd, -1, stop_fd, timeout_ms);
 }
 
+/* is_wildcard - is ADDRESS 0.0.0.0 or ::, which stand for every address? */
+static inline bool is_wildcard(const struct sockaddr *address)
+{
+	const struct sockaddr_in *four = (const struct sockaddr_in *)address;
+	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
+
+	return address->sa_family == AF_INET6 ?
+		       IN6_IS_ADDR_UNSPECIFIED(&six->sin6_addr) :
+		       four->sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
 /* print_address - "10.10.10.2:40000" or "[fd10::2]:40000" on stdout */
 static inline void print_address(const struct sockaddr *address)
 {
@@ -650,6 +672,10 @@ static inline int endpoint_open(struct endpoint *ep, const struct options *opt)
 	ep->channel = rdma_create_event_channel();
 	if (!ep->channel) {
 		report("rdma_create_event_channel", errno);
+		return -1;
+	}
+	if (fcntl(ep->channel->fd, F_SETFL, O_NONBLOCK)) {
+		report("fcntl", errno);
 		return -1;
 	}
 	return 0;
@@ -764,13 +790,16 @@ static inline int endpoint_resolve(struct endpoint *ep,
 			goto out;
 		}
 	}
+	if (check_zone(info->ai_dst_addr) ||
+	    (source && check_zone(source->ai_src_addr)))
+		goto out;
 	if (rdma_create_id(ep->channel, &ep->id, NULL, RDMA_PS_TCP)) {
 		report("rdma_create_id", errno);
 		goto out;
 	}
 	if (rdma_resolve_addr(ep->id, source ? source->ai_src_addr : NULL,
 			      info->ai_dst_addr, ep->timeout * 500)) {
-		report("rdma_resolve_addr", errno);
+		report_address("rdma_resolve_addr", info->ai_dst_addr, errno);
 		goto out;
 	}
 	if (endpoint_wait_event(ep, RDMA_CM_EVENT_ADDR_RESOLVED))
@@ -808,16 +837,18 @@ static inline int endpoint_listen(struct endpoint *ep,
 		report_getaddrinfo(opt->address, err);
 		goto out;
 	}
+	if (check_zone(info->ai_src_addr))
+		goto out;
 	if (rdma_create_id(ep->channel, &ep->listener, NULL, RDMA_PS_TCP)) {
 		report("rdma_create_id", errno);
 		goto out;
 	}
 	if (rdma_bind_addr(ep->listener, info->ai_src_addr)) {
-		report("rdma_bind_addr", errno);
+		report_address("rdma_bind_addr", info->ai_src_addr, errno);
 		goto out;
 	}
-	if (opt->address && !ep->listener->verbs) {
-		report("rdma_bind_addr", ENODEV);
+	if (!ep->listener->verbs && !is_wildcard(info->ai_src_addr)) {
+		report_address("rdma_bind_addr", info->ai_src_addr, ENODEV);
 		goto out;
 	}
 	if (rdma_listen(ep->listener, 1)) {

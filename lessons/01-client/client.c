@@ -3,6 +3,7 @@
  * Lesson 01: the bare client flow, twenty steps from an address to a message
  * and back to nothing. main() is the flow: read it from top to bottom.
  */
+#include <fcntl.h>
 #include <getopt.h>
 #include <poll.h>
 #include <signal.h>
@@ -156,9 +157,9 @@ static int wait_readable(int fd, int stop_fd, int timeout_ms)
 }
 
 /*
- * rdma_get_cm_event() blocks for as long as nothing happens, and some things
- * never happen: a server that does not answer the connection request raises no
- * event at all. So wait for the channel with a deadline first.
+ * Some things never happen: a server that does not answer the connection
+ * request raises no event at all, and rdma_get_cm_event() by itself would
+ * block for as long. So wait for the channel with a deadline first.
  */
 static int wait_event(struct rdma_event_channel *channel, int stop_fd,
 		      const char *what, int timeout)
@@ -253,7 +254,9 @@ int main(int argc, char **argv)
 	/*
 	 * Step 1: rdma_getaddrinfo(3), the getaddrinfo(3) of RDMA: from a name
 	 * and a port to a socket address. RDMA_PS_TCP asks for the port space
-	 * of connected, reliable service; no TCP is spoken.
+	 * of connected, reliable service; no TCP is spoken. As the first call
+	 * into the library it also looks for the devices, and where there is
+	 * none it says so: ENODEV.
 	 */
 	err = rdma_getaddrinfo(opt.server, opt.port, &hints, &info);
 	if (err) {
@@ -268,6 +271,9 @@ int main(int argc, char **argv)
 			goto out;
 		}
 	}
+	if (check_zone(info->ai_dst_addr) ||
+	    (source && check_zone(source->ai_src_addr)))
+		goto out;
 	printf("1 rdma_getaddrinfo: %s port %s\n", opt.server, opt.port);
 	stop_fd = open_stop_fd();
 	if (stop_fd < 0)
@@ -276,12 +282,22 @@ int main(int argc, char **argv)
 	/*
 	 * Step 2: rdma_create_event_channel(3). The connection manager (CM)
 	 * answers by events, never by a return value; this is the file
-	 * descriptor that they come in on. It is also the first call to touch
-	 * the device, and so the first to fail where there is none.
+	 * descriptor that they come in on. Behind it is /dev/infiniband/rdma_cm,
+	 * which is there when the kernel module rdma_ucm is loaded.
 	 */
 	channel = rdma_create_event_channel();
 	if (!channel) {
 		report("rdma_create_event_channel", errno);
+		goto out;
+	}
+	/*
+	 * Every wait of ours is a poll(2) with a deadline. Should an event be
+	 * one that the library has to keep for itself, then the next step is
+	 * to say so (EAGAIN), and not to sleep in rdma_get_cm_event() where no
+	 * Ctrl-C reaches us.
+	 */
+	if (fcntl(channel->fd, F_SETFL, O_NONBLOCK)) {
+		report("fcntl", errno);
 		goto out;
 	}
 	printf("2 rdma_create_event_channel\n");
@@ -305,7 +321,7 @@ int main(int argc, char **argv)
 	 */
 	if (rdma_resolve_addr(id, source ? source->ai_src_addr : NULL,
 			      info->ai_dst_addr, opt.timeout * 500)) {
-		report("rdma_resolve_addr", errno);
+		report_address("rdma_resolve_addr", info->ai_dst_addr, errno);
 		goto out;
 	}
 	printf("4 rdma_resolve_addr\n");

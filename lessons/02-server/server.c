@@ -4,6 +4,7 @@
  * with numbered steps of its own: bind, listen, take the request, post the
  * receive, and only then accept.
  */
+#include <fcntl.h>
 #include <getopt.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -205,20 +206,24 @@ static int wait_completion(struct ibv_cq *cq, int cm_fd, int stop_fd,
 	return 0;
 }
 
+/* Is it 0.0.0.0 or ::, which stand for every address of this machine? */
+static bool is_wildcard(const struct sockaddr *address)
+{
+	const struct sockaddr_in *four = (const struct sockaddr_in *)address;
+	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
+
+	return address->sa_family == AF_INET6 ?
+		       IN6_IS_ADDR_UNSPECIFIED(&six->sin6_addr) :
+		       four->sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
 /* "10.10.10.2:40000" or "[fd10::2]:40000" */
 static void print_address(const struct sockaddr *address)
 {
-	char host[NI_MAXHOST], port[NI_MAXSERV];
-	socklen_t size = address->sa_family == AF_INET6 ?
-				 sizeof(struct sockaddr_in6) :
-				 sizeof(struct sockaddr_in);
+	char text[ADDRESS_TEXT];
 
-	if (getnameinfo(address, size, host, sizeof(host), port, sizeof(port),
-			NI_NUMERICHOST | NI_NUMERICSERV)) {
-		printf("?");
-		return;
-	}
-	printf(strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+	address_text(address, text, sizeof(text));
+	printf("%s", text);
 }
 
 int main(int argc, char **argv)
@@ -257,6 +262,8 @@ int main(int argc, char **argv)
 		report_getaddrinfo(opt.address, err);
 		goto out;
 	}
+	if (check_zone(info->ai_src_addr))
+		goto out;
 	printf("1 rdma_getaddrinfo: %s port %s\n",
 	       opt.address ? opt.address : "every address", opt.port);
 	stop_fd = open_stop_fd();
@@ -267,6 +274,10 @@ int main(int argc, char **argv)
 	channel = rdma_create_event_channel();
 	if (!channel) {
 		report("rdma_create_event_channel", errno);
+		goto out;
+	}
+	if (fcntl(channel->fd, F_SETFL, O_NONBLOCK)) { /* as in lesson 01 */
+		report("fcntl", errno);
 		goto out;
 	}
 	printf("2 rdma_create_event_channel\n");
@@ -283,7 +294,7 @@ int main(int argc, char **argv)
 
 	/* Step 4: rdma_bind_addr(3). */
 	if (rdma_bind_addr(listener, info->ai_src_addr)) {
-		report("rdma_bind_addr", errno);
+		report_address("rdma_bind_addr", info->ai_src_addr, errno);
 		goto out;
 	}
 	/*
@@ -292,8 +303,8 @@ int main(int argc, char **argv)
 	 * reach it: no device stands behind it. (Bound to every address the
 	 * listener has no one device, and verbs is NULL as it should be.)
 	 */
-	if (opt.address && !listener->verbs) {
-		report("rdma_bind_addr", ENODEV);
+	if (!listener->verbs && !is_wildcard(info->ai_src_addr)) {
+		report_address("rdma_bind_addr", info->ai_src_addr, ENODEV);
 		goto out;
 	}
 	printf("4 rdma_bind_addr\n");

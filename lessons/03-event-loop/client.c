@@ -426,9 +426,16 @@ static int start(struct client *c, const struct options *opt)
 			goto out;
 		}
 	}
+	if (check_zone(info->ai_dst_addr) ||
+	    (source && check_zone(source->ai_src_addr)))
+		goto out;
 	c->channel = rdma_create_event_channel();
 	if (!c->channel) {
 		report("rdma_create_event_channel", errno);
+		goto out;
+	}
+	if (fcntl(c->channel->fd, F_SETFL, O_NONBLOCK)) {
+		report("fcntl", errno);
 		goto out;
 	}
 	if (rdma_create_id(c->channel, &c->id, NULL, RDMA_PS_TCP)) {
@@ -437,7 +444,7 @@ static int start(struct client *c, const struct options *opt)
 	}
 	if (rdma_resolve_addr(c->id, source ? source->ai_src_addr : NULL,
 			      info->ai_dst_addr, c->timeout * 500)) {
-		report("rdma_resolve_addr", errno);
+		report_address("rdma_resolve_addr", info->ai_dst_addr, errno);
 		goto out;
 	}
 	enter(c, RESOLVING_ADDRESS);

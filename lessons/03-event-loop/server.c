@@ -395,9 +395,15 @@ static int start(struct server *s, const struct options *opt)
 		report_getaddrinfo(opt->address, err);
 		goto out;
 	}
+	if (check_zone(info->ai_src_addr))
+		goto out;
 	s->channel = rdma_create_event_channel();
 	if (!s->channel) {
 		report("rdma_create_event_channel", errno);
+		goto out;
+	}
+	if (fcntl(s->channel->fd, F_SETFL, O_NONBLOCK)) {
+		report("fcntl", errno);
 		goto out;
 	}
 	if (rdma_create_id(s->channel, &s->listener, NULL, RDMA_PS_TCP)) {
@@ -405,11 +411,11 @@ static int start(struct server *s, const struct options *opt)
 		goto out;
 	}
 	if (rdma_bind_addr(s->listener, info->ai_src_addr)) {
-		report("rdma_bind_addr", errno);
+		report_address("rdma_bind_addr", info->ai_src_addr, errno);
 		goto out;
 	}
-	if (opt->address && !s->listener->verbs) {
-		report("rdma_bind_addr", ENODEV);
+	if (!s->listener->verbs && !is_wildcard(info->ai_src_addr)) {
+		report_address("rdma_bind_addr", info->ai_src_addr, ENODEV);
 		goto out;
 	}
 	if (rdma_listen(s->listener, 8)) {
