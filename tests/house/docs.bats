@@ -43,7 +43,7 @@ load ../helpers
 
 	wanted=$(printf '%s\n' 'What you will learn' 'The picture' 'The code' \
 		'Run it' 'On the wire' 'What can go wrong' 'Try this' \
-		'The exercise' 'Elsewhere')
+		'The exercise' 'In the real world')
 	for folder in $(lesson_folders); do
 		found=$(sed -n 's/^## //p' "$folder/README.md") || true
 		if [ "$found" != "$wanted" ]; then
