@@ -346,14 +346,18 @@ EXPORT int rdma_create_qp_ex(struct rdma_cm_id *id,
 
 EXPORT void rdma_destroy_qp(struct rdma_cm_id *id)
 {
+	struct ibv_qp *qp;
+	uint32_t qp_num;
+
 	BEGIN(rdma_destroy_qp, CM_1_0);
 	put_ptr(&c, "id", id);
-	if (id && id->qp) {
-		put_ptr(&c, "qp", id->qp);
-		put_dec(&c, "qp_num", id->qp->qp_num);
-	}
-	call_go(&c, 0);
+	call_go(&c, 56);
+	qp = id->qp;
+	qp_num = qp ? qp->qp_num : 0;
 	real(id);
+	call_back(&c);
+	put_ptr(&c, "qp", qp);
+	put_dec(&c, "qp_num", qp_num);
 	call_void(&c);
 }
 
@@ -624,12 +628,20 @@ EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel,
 
 EXPORT int rdma_ack_cm_event(struct rdma_cm_event *event)
 {
+	const char *name = NULL;
+	struct rdma_cm_id *id = NULL;
+	int ret;
+
 	BEGIN(rdma_ack_cm_event, CM_1_0);
 	put_ptr(&c, "event_ptr", event);
+	call_go(&c, 64);
 	if (event) {
-		put_text(&c, "event", name_cm_event(event->event));
-		put_ptr(&c, "id", event->id);
+		name = name_cm_event(event->event);
+		id = event->id;
 	}
-	call_go(&c, 0);
-	return call_int(&c, real(event));
+	ret = real(event);
+	call_back(&c);
+	put_text(&c, "event", name);
+	put_ptr(&c, "id", id);
+	return call_int(&c, ret);
 }

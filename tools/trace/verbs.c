@@ -286,15 +286,20 @@ EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
 
 EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 {
+	struct ibv_mr gone;
+	int ret;
+
 	BEGIN(ibv_dereg_mr, V1_1);
 	put_ptr(&c, "mr", mr);
-	if (mr) {
-		put_hex(&c, "addr", (uintptr_t)mr->addr);
-		put_dec(&c, "length", mr->length);
-		put_hex(&c, "rkey", mr->rkey);
-	}
-	call_go(&c, 0);
-	return call_errno(&c, real(mr));
+	call_go(&c, 96);
+	/* From here on a crash, of a region that is none, is seen to be in here. */
+	gone = *mr;
+	ret = real(mr);
+	call_back(&c);
+	put_hex(&c, "addr", (uintptr_t)gone.addr);
+	put_dec(&c, "length", gone.length);
+	put_hex(&c, "rkey", gone.rkey);
+	return call_errno(&c, ret);
 }
 
 /* ---- completion queues ---------------------------------------------------- */
@@ -505,18 +510,16 @@ EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 
 EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 {
-	struct ibv_qp gone = { 0 };
+	struct ibv_qp gone;
 	int ret;
 
 	BEGIN(ibv_destroy_qp, V1_1);
 	put_ptr(&c, "qp", qp);
-	if (qp) {
-		gone = *qp;
-		put_dec(&c, "qp_num", qp->qp_num);
-	}
-	call_go(&c, 0);
+	call_go(&c, 24);
+	gone = *qp;
 	ret = real(qp);
 	call_back(&c);
+	put_dec(&c, "qp_num", gone.qp_num);
 	if (!ret) {
 		ex_forget_qp(qp);
 		buffers_old_qp(&gone);
