@@ -983,7 +983,7 @@ static inline int endpoint_poll(struct endpoint *ep, struct ibv_wc *wc)
  */
 static inline int endpoint_disconnect(struct endpoint *ep)
 {
-	long long deadline = now_ms() + ep->timeout * 1000LL;
+	long long deadline;
 	struct ibv_wc wc;
 	int ret = 0;
 
@@ -997,6 +997,7 @@ static inline int endpoint_disconnect(struct endpoint *ep)
 	if (!ep->disconnected &&
 	    endpoint_wait_event(ep, RDMA_CM_EVENT_DISCONNECTED))
 		ret = -1;
+	deadline = now_ms() + ep->timeout * 1000LL;
 	while (ep->outstanding > 0 && endpoint_poll(ep, &wc) >= 0) {
 		if (now_ms() > deadline) {
 			fprintf(stderr, "%d requests were never flushed\n",
