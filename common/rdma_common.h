@@ -103,6 +103,10 @@ static inline const char *report_advice(const char *call, int err)
 		  "cm_id` names it; -p takes another port" },
 		{ "rdma_bind_addr", EACCES,
 		  "ports below 1024 are for root: -p takes another port" },
+		{ "rdma_create_qp", EINVAL,
+		  "the peer has left already, or the device has not as much "
+		  "as we ask for" },
+		{ "rdma_accept", EINVAL, "the peer has left already" },
 		{ "rdma_get_cm_event", EAGAIN,
 		  "an event came that could not be used: may we open "
 		  "/dev/infiniband/uverbs*? See ls -l" },
@@ -213,13 +217,16 @@ static inline void report_getaddrinfo(const char *host, int ret)
 static inline int check_zone(const struct sockaddr *address)
 {
 	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
+	char text[ADDRESS_TEXT];
 
 	if (address->sa_family != AF_INET6 || six->sin6_scope_id ||
 	    !IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr))
 		return 0;
+	address_text(address, text, sizeof(text));
 	fprintf(stderr,
-		"a link-local address (fe80::) needs its zone, the card that "
-		"it is on, as in fe80::1%%eth0: `ip -6 route` shows them\n");
+		"%s: a link-local address needs its zone, the card that it is "
+		"on, as in fe80::1%%eth0: see `ip -6 address`\n",
+		text);
 	return -1;
 }
 
@@ -248,7 +255,8 @@ static inline const char *reject_reason(int status)
 		       "from before; try again";
 	case 28:
 		return "consumer reject: a server is there and refused "
-		       "(rdma_reject), or it exited before it accepted";
+		       "(rdma_reject), or it ended in the middle of the "
+		       "handshake";
 	default:
 		return "see the REJ reason codes of the specification";
 	}
@@ -348,8 +356,8 @@ static inline const char *wc_advice(enum ibv_wc_status status)
 		return "the message is longer than the port or the receive "
 		       "allows";
 	case IBV_WC_LOC_QP_OP_ERR:
-		return "this device cannot do what was asked, or an lkey is "
-		       "wrong";
+		return "an lkey is wrong, the device cannot do what was asked, "
+		       "or, on SoftRoCE, a receive was too small";
 	case IBV_WC_LOC_PROT_ERR:
 		return "the local buffer is not inside its memory region, or "
 		       "the region lacks LOCAL_WRITE";

@@ -201,7 +201,7 @@ static int wait_completion(struct ibv_cq *cq, int cm_fd, int stop_fd,
 	while ((n = ibv_poll_cq(cq, 1, wc)) == 0) {
 		if (ready == 1) {
 			fprintf(stderr,
-				"the peer disconnected before the completion "
+				"the connection ended before the completion "
 				"came\n");
 			return -1;
 		}
@@ -347,15 +347,6 @@ int main(int argc, char **argv)
 	printf("6 rdma_ack_cm_event\n");
 
 	/*
-	 * 127.0.0.1 comes this far and has no device behind it; a program
-	 * that goes on to use id->verbs crashes here.
-	 */
-	if (!id->verbs) {
-		report("rdma_resolve_route", ENODEV);
-		goto out;
-	}
-
-	/*
 	 * Step 7a: ibv_alloc_pd(3). The protection domain says what belongs
 	 * together: a QP may use only memory regions of its own domain.
 	 */
@@ -417,6 +408,8 @@ int main(int argc, char **argv)
 	 * Step 8: rdma_resolve_route(3): from the two addresses to the path
 	 * between them. On InfiniBand the subnet manager is asked; on RoCE the
 	 * IP route was all that there is to know, and the event comes at once.
+	 * 127.0.0.1 comes as far as this: the CM lends it any one device, and
+	 * then finds that no way leads out of that to this address (ENODEV).
 	 */
 	if (rdma_resolve_route(id, opt.timeout * 500)) {
 		report("rdma_resolve_route", errno);
@@ -549,13 +542,16 @@ out:
 			report("rdma_get_cm_event", errno);
 			status = EXIT_FAILED;
 		} else {
-			if (expect_event(event, RDMA_CM_EVENT_DISCONNECTED))
-				status = EXIT_FAILED;
+			err = expect_event(event, RDMA_CM_EVENT_DISCONNECTED);
 
 			/* Step 17: rdma_ack_cm_event. */
 			rdma_ack_cm_event(event);
-			printf("16 rdma_get_cm_event: DISCONNECTED\n");
-			printf("17 rdma_ack_cm_event\n");
+			if (err) {
+				status = EXIT_FAILED;
+			} else {
+				printf("16 rdma_get_cm_event: DISCONNECTED\n");
+				printf("17 rdma_ack_cm_event\n");
+			}
 		}
 
 		/*

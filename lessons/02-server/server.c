@@ -184,7 +184,7 @@ static int wait_completion(struct ibv_cq *cq, int cm_fd, int stop_fd,
 	while ((n = ibv_poll_cq(cq, 1, wc)) == 0) {
 		if (ready == 1) {
 			fprintf(stderr,
-				"the peer disconnected before the completion "
+				"the connection ended before the completion "
 				"came\n");
 			return -1;
 		}

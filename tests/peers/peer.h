@@ -254,7 +254,7 @@ static int private_item(struct peer *p, const char *item, uint8_t *out,
 	if (!strncmp(item, "hex:", 4)) {
 		len = strlen(value) / 2;
 		for (i = 0; i < len && i < room; i++)
-			if (sscanf(value + 2 * i, "%2hhx", out + i) != 1)
+			if (sscanf(value + 2 * i, "%2hhx", &out[i]) != 1)
 				return -1;
 	} else if (!strncmp(item, "text:", 5)) {
 		len = strlen(value);
