@@ -261,9 +261,8 @@ static int on_received(struct client *c, uint32_t slot, size_t length)
 	ssize_t wrong;
 
 	if (c->answered == c->sent) {
-		fprintf(stderr,
-			"a message came that answers none of ours: is "
-			"the peer the server of this lesson?\n");
+		fprintf(stderr, "a message came that answers none of ours: is "
+				"the peer the server of this lesson?\n");
 		return -1;
 	}
 	if (length != c->size) {
