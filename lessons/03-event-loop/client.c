@@ -265,15 +265,17 @@ static int on_ignored(struct client *c, const struct event_copy *event)
 	return 0;
 }
 
+struct transition {
+	enum state in;
+	int (*action)(struct client *c, const struct event_copy *event);
+};
+
 /*
  * Every event of the CM has its line: in which state it may come, and what is
  * done. An event in another state than its own is a failure. The README goes
  * through the lines.
  */
-static const struct transition {
-	enum state in;
-	int (*action)(struct client *c, const struct event_copy *event);
-} table[] = {
+static const struct transition table[] = {
 	[RDMA_CM_EVENT_ADDR_RESOLVED] = { RESOLVING_ADDRESS, on_addr_resolved },
 	[RDMA_CM_EVENT_ADDR_ERROR] = { RESOLVING_ADDRESS, on_failure },
 	[RDMA_CM_EVENT_ROUTE_RESOLVED] = { RESOLVING_ROUTE, on_route_resolved },

@@ -267,11 +267,13 @@ static int on_ignored(struct server *s, const struct event_copy *event)
 	return 0;
 }
 
-/* Every event of the CM has its line; the README goes through them. */
-static const struct transition {
+struct transition {
 	enum state in;
 	int (*action)(struct server *s, const struct event_copy *event);
-} table[] = {
+};
+
+/* Every event of the CM has its line; the README goes through them. */
+static const struct transition table[] = {
 	[RDMA_CM_EVENT_ADDR_RESOLVED] = { ANY_STATE, on_failure },
 	[RDMA_CM_EVENT_ADDR_ERROR] = { ANY_STATE, on_failure },
 	[RDMA_CM_EVENT_ROUTE_RESOLVED] = { ANY_STATE, on_failure },
