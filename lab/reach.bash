@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # mode and lock are the sourcing script's
 # Running a command on a node: over ssh, or here for LAB=native.
-# Sourced by lab/lab.
+# Sourced by lab/lab. The words of the ssh command that reaches NODE are in
+# $LAB_DIR/NODE.reach, one a line.
 
 # ssh_master NODE: open the connection that every later command shares
 ssh_master() {
@@ -10,11 +11,25 @@ ssh_master() {
 	rm -f "$LAB_DIR/$1.ssh"
 	setsid ssh -M -N -f -o ControlPath="$LAB_DIR/$1.ssh" -o ControlPersist=yes \
 		-o ServerAliveInterval=5 -o ServerAliveCountMax=12 \
-		-o ConnectTimeout=20 "${reach[@]}" \
-		</dev/null >>"$LAB_DIR/$1.sshlog" 2>&1 {lock}>&-
+		-o BatchMode=yes -o ConnectTimeout=20 "${reach[@]}" \
+		</dev/null >"$LAB_DIR/$1.sshlog" 2>&1 {lock}>&-
 }
 
-# remote NODE SCRIPT: become the sh on NODE that runs SCRIPT
+# ssh_master_alive NODE
+ssh_master_alive() {
+	[[ -S $LAB_DIR/$1.ssh ]] &&
+		ssh -O check -o ControlPath="$LAB_DIR/$1.ssh" x 2>/dev/null
+}
+
+# ssh_master_end NODE
+ssh_master_end() {
+	[[ ! -S $LAB_DIR/$1.ssh ]] ||
+		ssh -O exit -o ControlPath="$LAB_DIR/$1.ssh" x >/dev/null 2>&1 ||
+		true
+}
+
+# remote NODE SCRIPT: become the sh on NODE that runs SCRIPT. In a session of
+# its own: a Ctrl-C here must not reach ssh, it is forwarded to the command.
 remote() {
 	local reach quoted script=$2
 	if [[ $mode == native ]]; then
@@ -39,25 +54,29 @@ ask() {
 	timer=$!
 	wait -n "$pid" "$timer" || status=$?
 	if kill "$timer" 2>/dev/null; then
-		wait "$pid" || status=$?
+		wait "$timer" 2>/dev/null || true
 	else
-		kill "$pid"
+		kill "$pid" 2>/dev/null || true
+		wait "$pid" 2>/dev/null || true
 		status=255
 	fi
 	return "$status"
 }
 
-# The node's side of lab exec. The command leads its own process group, whose
-# number is in a file for whoever has to stop it. A status of 255 leaves a
-# mark, because ssh uses that number for its own troubles. The shell's own
-# words on a command that was killed are dropped: the status tells.
+# wrapper ID DIRECTORY COMMAND...: the node's side of lab exec. The command
+# leads its own process group, whose number is in a file for whoever has to
+# stop it. A status of 255 leaves a mark, because ssh uses that number for its
+# own troubles. The shell's words on a command that was killed are dropped: the
+# status tells.
 wrapper() {
-	local id=$1 directory=$2 quoted
-	shift 2
-	# What was built on the host since then must be seen: forget what the
-	# shared root looked like.
-	[[ $mode != vm ]] || echo 'echo 2 >/proc/sys/vm/drop_caches'
-	quote "$directory" "$@"
+	local id=$1 quoted setsid=setsid
+	shift
+	if [[ $mode == vm ]]; then
+		echo "[ ! -e /run/lab/refresh ] || . /run/lab/refresh"
+		# not busybox's own, which would run its own ip and ping
+		setsid=/usr/bin/setsid
+	fi
+	quote "$@"
 	cat <<-END
 		f=\${TMPDIR:-/tmp}/.lab-$id
 		set -- $quoted
@@ -68,7 +87,7 @@ wrapper() {
 			exec 2>&3 3>&-
 			read -r pid rest </proc/self/stat
 			echo "\$pid" >"\$f"
-			exec setsid "\$@"
+			exec $setsid "\$@"
 		)
 		status=\$?
 		rm -f "\$f"
@@ -77,20 +96,23 @@ wrapper() {
 	END
 }
 
+# The functions from here to run_on share its variables: node, id, job, status.
+
 # signal_remote SIGNAL: to the process group of the command that runs
 signal_remote() {
 	ask "$node" 3 "f=\${TMPDIR:-/tmp}/.lab-$id; [ -s \$f ] || sleep 0.3
 		read -r pid <\$f && kill -s $1 -- -\$pid" >/dev/null 2>&1
 }
 
-# wait_for_end SECONDS: whether the command that runs ended by then
+# wait_for_end SECONDS: whether the command ended by then
 wait_for_end() {
 	local timer first=
 	sleep "$1" &
 	timer=$!
+	status=0
 	wait -n -p first "$job" "$timer" || status=$?
 	kill "$timer" 2>/dev/null || true
-	[[ $first == "$job" ]]
+	[[ ${first:-} == "$job" ]]
 }
 
 # stop_remote SIGNAL: that, and KILL if it is not enough
@@ -107,38 +129,42 @@ stop_remote() {
 
 # run_on NODE TIMEOUT COMMAND...: lab exec. TIMEOUT may be empty.
 run_on() {
-	local node=$1 timeout=$2 id job status=0 first='' timer='' caught=''
+	local node=$1 timeout=$2 id job status=0 first='' timer='' caught='' words
 	shift 2
 	id=$$-$SRANDOM
-	(remote "$node" "$(wrapper "$id" "$(directory_on "$node")" "$@")") <&0 &
-	job=$!
 	trap 'caught=INT' INT
 	trap 'caught=TERM' TERM
 	trap 'caught=HUP' HUP
+	(remote "$node" "$(wrapper "$id" "$(directory_on "$node")" "$@")") <&0 &
+	job=$!
+	words=("$job")
 	if [[ $timeout ]]; then
 		sleep "$timeout" &
 		timer=$!
+		words+=("$timer")
 	fi
-	while :; do
+	while [[ ! $caught && ! ${first:-} ]]; do
 		status=0
-		wait -n -p first "$job" $timer || status=$?
-		if [[ $caught ]]; then
-			[[ ! $timer ]] || kill "$timer" 2>/dev/null
-			stop_remote "$caught"
-			break
-		elif [[ $first == "$job" ]]; then
-			[[ ! $timer ]] || kill "$timer" 2>/dev/null
-			break
-		elif [[ $first == "$timer" ]]; then
-			say "$node: stopped after $timeout s: $1"
-			stop_remote TERM
-			status=124
-			break
-		fi
+		wait -n -p first "${words[@]}" || status=$?
 	done
-	if ((status == 255)) && [[ $mode != native ]]; then
-		ask "$node" 5 "rm \${TMPDIR:-/tmp}/.lab-$id.255" >/dev/null 2>&1 ||
-			node_lost "$node" "$1"
+	if [[ ${first:-} && $first == "$timer" ]]; then
+		say "$node: stopped after $timeout s: $1"
+		stop_remote TERM
+		return 124
 	fi
+	[[ ! $timer ]] || kill "$timer" 2>/dev/null || true
+	if [[ $caught && ${first:-} != "$job" ]]; then
+		stop_remote "$caught"
+	fi
+	case $status in
+	255)
+		[[ $mode == native ]] ||
+			ask "$node" 5 "rm \${TMPDIR:-/tmp}/.lab-$id.255" >/dev/null 2>&1 ||
+			node_lost "$node" "$1"
+		;;
+	132 | 134 | 135 | 136 | 139)
+		say "$node: $1 was ended by SIG$(kill -l "$status")"
+		;;
+	esac
 	return "$status"
 }

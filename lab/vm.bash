@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: MIT
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # mode and lock are the sourcing script's
 # LAB=vm: two QEMU nodes. Sourced by lab/lab.
 
-BOOT_SECONDS=${LAB_BOOT_SECONDS:-60}
+BOOT_SECONDS=60
+BOOT_SECONDS_MOST=180
+KVM_BOOT_SECONDS=15
 BOOT_TRIES=3
 
 # ---- starting one node ----------------------------------------------------
 
-# kvm_works: whether /dev/kvm can be opened. That a node really runs with it is
-# seen at the first boot, and remembered until this machine is restarted.
+# kvm_works: whether /dev/kvm can be opened. Whether a node runs with it is
+# seen at the first boot; that it does not is remembered in this file until the
+# machine is restarted.
 kvm_works() {
 	case ${LAB_ACCEL:-} in
 	kvm) return 0 ;;
 	tcg) return 1 ;;
-	'') ;;
-	*) die "LAB_ACCEL=$LAB_ACCEL: kvm or tcg" ;;
 	esac
 	[[ ! -e $(no_kvm_mark) ]] && { : <>/dev/kvm; } 2>/dev/null
 }
@@ -36,7 +37,7 @@ percent() {
 	done
 }
 
-# start_qemu NODE ACCEL: sets $qemu
+# start_qemu NODE ACCEL: its process is in $qemu
 start_qemu() {
 	local node=$1 accel=$2 me peer append
 	local share=local,security_model=none,readonly=on,multidevs=remap
@@ -46,76 +47,106 @@ start_qemu() {
 	esac
 	rm -f "$LAB_DIR/$node".{pid,qmp,link,console,qemu,ssh,frozen,killed}
 	append="console=ttyS0 quiet loglevel=3 panic=-1 lab.role=$node"
-	append+=" lab.dir=$(percent "$LAB_DIR") mitigations=off no_timer_check"
-	append+=" norandmaps nokaslr tsc=reliable audit=0 cryptomgr.notests"
-	append+=" rcupdate.rcu_expedited=1 random.trust_cpu=on 8250.nr_uarts=1"
+	append+=" lab.dir=$(percent "$LAB_DIR")"
+	# What makes a boot shorter. norandmaps also makes every program start
+	# four times as quick: the emulator translates code by its address, and
+	# can use what it has translated again.
+	append+=" norandmaps nokaslr mitigations=off no_timer_check tsc=reliable"
+	append+=" audit=0 cryptomgr.notests rcupdate.rcu_expedited=1"
+	append+=" random.trust_cpu=on 8250.nr_uarts=1"
 	setsid qemu-system-x86_64 -name "lab-$node" -M q35 -accel "$accel" -cpu max \
 		-m "${LAB_MEMORY:-512}" -smp "${LAB_CPUS:-1}" \
 		-nodefaults -display none -no-reboot \
 		-kernel "$vmlinux" -initrd "$initramfs" -append "$append" \
-		-serial "file:$LAB_DIR/$node.console" \
-		-qmp "unix:$LAB_DIR/$node.qmp,server=on,wait=off" \
+		-serial "file:${LAB_DIR//,/,,}/$node.console" \
+		-qmp "unix:${LAB_DIR//,/,,}/$node.qmp,server=on,wait=off" \
 		-virtfs "$share,path=/,mount_tag=live" \
 		-virtfs "$share,path=/usr,mount_tag=usr" \
 		-netdev user,id=host,restrict=on,hostfwd=tcp:127.0.0.1:0-:22 \
 		-device virtio-net-pci,netdev=host,romfile=,mac=52:54:00:00:02:0$me \
-		-netdev "dgram,id=link,local.type=unix,local.path=$LAB_DIR/$node.link,remote.type=unix,remote.path=$LAB_DIR/$peer.link" \
+		-netdev "dgram,id=link,local.type=unix,local.path=${LAB_DIR//,/,,}/$node.link,remote.type=unix,remote.path=${LAB_DIR//,/,,}/$peer.link" \
 		-device virtio-net-pci,netdev=link,romfile=,mac=52:54:00:00:01:0$me \
 		</dev/null >"$LAB_DIR/$node.qemu" 2>&1 {lock}>&- &
 	qemu=$!
 	echo "$qemu" >"$LAB_DIR/$node.pid"
 }
 
-# wait_ready NODE SECONDS: until its console says so. Sets $why when it does not.
+# cpu_seconds PROCESS: the processor time that it has had
+cpu_seconds() {
+	local fields
+	read -r -a fields <"/proc/$1/stat" || return
+	echo $(((fields[13] + fields[14]) / $(getconf CLK_TCK)))
+} 2>/dev/null
+
+# boot_timer SECONDS: ends when a boot has to be called hung. On a busy machine
+# it may take longer, until it has had enough of the processor.
+boot_timer() {
+	local seconds=$1 silent used
+	exec {silent}<> <(:)
+	read -r -t "$seconds" -u "$silent" || true
+	while ((seconds < BOOT_SECONDS_MOST)); do
+		used=$(cpu_seconds "$qemu") || return
+		((used < BOOT_SECONDS / 3)) || return
+		read -r -t 5 -u "$silent" || true
+		((seconds += 5))
+	done
+}
+
+# wait_ready NODE SECONDS: until its console says so; otherwise why not in $why
 wait_ready() {
-	local node=$1 fd tail look timer first=''
+	local node=$1 look timer first='' started=$SECONDS
 	: >>"$LAB_DIR/$node.console"
-	exec {fd}< <(exec tail -n +1 -f "$LAB_DIR/$node.console" 2>/dev/null)
+	exec {console}< <(exec tail -s 0.5 --pid=$BASHPID -n +1 -f \
+		"$LAB_DIR/$node.console" 2>/dev/null)
 	tail=$!
-	grep -q -m 1 -E '^lab: (ready|failed)' <&"$fd" &
+	grep -q -m 1 -E '^lab: (ready|failed)' <&"$console" &
 	look=$!
-	sleep "$2" &
+	boot_timer "$2" &
 	timer=$!
 	wait -n -p first "$qemu" "$look" "$timer" || true
 	kill "$tail" "$look" "$timer" 2>/dev/null || true
 	wait "$tail" "$look" "$timer" 2>/dev/null || true
-	exec {fd}<&-
-	case $first in
+	exec {console}<&-
+	case ${first:-} in
 	"$qemu") why="ended by itself" ;;
-	"$timer") why="hung after $2 s" ;;
-	*) why=$(tr -d '\r' <"$LAB_DIR/$node.console" | sed -n 's/^lab: \(failed: .*\)/\1/p') ;;
+	"$timer") why="hung after $((SECONDS - started)) s" ;;
+	*) why=$(tr -d '\r' <"$LAB_DIR/$node.console" |
+		sed -n 's/^lab: \(failed: .*\)/\1/p') ;;
 	esac
 	[[ ! $why ]]
 }
 
-# console_tail NODE: the end of what its console and its QEMU said
+# console_tail NODE: the end of what its QEMU and its console said
 console_tail() {
 	local text
 	text=$(cat "$LAB_DIR/$1.qemu" "$LAB_DIR/$1.console" 2>/dev/null |
 		tr -d '\r' | grep -v '^$' | tail -n 15) || true
-	sed "s/^/lab: $1| /" <<<"${text:-(its console is empty)}" >&2
+	printf '%s\n' "${text:-(nothing)}" | sed "s/^/lab: $1| /" >&2
 }
 
-# boot_node NODE: bounded, and tried again where it hangs
+# boot_node NODE: bounded, and tried again where it hangs. Runs in a process
+# of its own.
 boot_node() {
-	local node=$1 try why qemu accel seconds
-	trap 'kill $(jobs -p) 2>/dev/null; exit 1' TERM
+	local node=$1 try why qemu accel seconds tail=
+	# shellcheck disable=SC2046 # process numbers
+	trap 'kill $tail $(jobs -p) 2>/dev/null; exit 1' TERM
 	for ((try = 1; try <= BOOT_TRIES; try++)); do
-		accel=tcg,thread=multi seconds=$BOOT_SECONDS
-		if kvm_works; then
+		accel=tcg,thread=multi,tb-size=256 seconds=$BOOT_SECONDS
+		if kvm_works && ((try == 1)); then
 			accel=kvm
-			[[ ${LAB_ACCEL:-} ]] || seconds=10
+			[[ ${LAB_ACCEL:-} ]] || seconds=$KVM_BOOT_SECONDS
 		fi
 		start_qemu "$node" "$accel"
 		if wait_ready "$node" "$seconds" && connect "$node"; then
+			[[ $try == 1 || ! -e $LAB_DIR/$node.no-kvm ]] ||
+				touch "$(no_kvm_mark)"
 			return
 		fi
 		kill -KILL "$qemu" 2>/dev/null || true
 		wait "$qemu" 2>/dev/null || true
 		if [[ $accel == kvm && ! ${LAB_ACCEL:-} ]]; then
-			say "$node: /dev/kvm is here but does not run a node ($why): software emulation from now on"
-			touch "$(no_kvm_mark)"
-			((try--)) || true
+			say "$node: /dev/kvm is there, but no node boots with it ($why): trying software emulation"
+			touch "$LAB_DIR/$node.no-kvm"
 			continue
 		fi
 		say "boot of $node $why, attempt $try of $BOOT_TRIES; last lines of its console:"
@@ -128,7 +159,7 @@ boot_node() {
 connect() {
 	local node=$1 port
 	port=$(qmp "$node" human-monitor-command '{"command-line":"info usernet"}' |
-		grep -o 'HOST_FORWARD[^\\]*' | awk '{ print $4 }')
+		grep -o 'HOST_FORWARD[^\\]*' | awk '{ print $4 }') || true
 	why="cannot be reached"
 	[[ $port ]] || return 1
 	cat >"$LAB_DIR/$node.host" <<-END
@@ -136,14 +167,17 @@ connect() {
 			HostName 127.0.0.1
 			Port $port
 	END
-	ssh_master "$node"
+	ssh_master "$node" && why=
 }
+
+# ---- both of them ---------------------------------------------------------
 
 vm_ssh_config() {
 	local node
 	cat >"$LAB_DIR/ssh.conf" <<-END
-		# ssh -F this-file server (or client)
-		Include "$LAB_DIR/server.host" "$LAB_DIR/client.host"
+		# ssh -F THIS-FILE server (or client)
+		Include "$LAB_DIR/server.host"
+		Include "$LAB_DIR/client.host"
 		Host *
 			User root
 			IdentityFile "$LAB_DIR/keys/user"
@@ -151,6 +185,7 @@ vm_ssh_config() {
 			IdentityAgent none
 			HostKeyAlias node
 			UserKnownHostsFile "$LAB_DIR/keys/known_hosts"
+			GlobalKnownHostsFile none
 			StrictHostKeyChecking yes
 			KexAlgorithms curve25519-sha256
 			Ciphers aes128-ctr,chacha20-poly1305@openssh.com
@@ -161,53 +196,94 @@ vm_ssh_config() {
 	done
 }
 
-# vm_keys: who may log in. Made once for the checkout, the nodes listen on
-# 127.0.0.1 only.
+# vm_keys: who may log in to the nodes, which listen on 127.0.0.1 only. Made
+# once for a checkout.
 vm_keys() {
-	local keys=$LAB_ROOT/build/kernel/keys
+	local keys=$LAB_ROOT/build/kernel/keys new
 	if [[ ! -s $keys/known_hosts ]]; then
-		rm -rf "$keys.new"
-		(umask 077 && mkdir -p "$keys.new")
-		ssh-keygen -q -t ed25519 -N '' -C lab -f "$keys.new/user"
-		dropbearkey -t ed25519 -f "$keys.new/host" 2>/dev/null |
-			awk '/^ssh-ed25519/ { print "node", $1, $2 }' >"$keys.new/known_hosts"
-		rm -rf "$keys"
-		mv "$keys.new" "$keys"
+		new=$(mktemp -d "$keys.XXXXXX")
+		ssh-keygen -q -t ed25519 -N '' -C lab -f "$new/user"
+		dropbearkey -t ed25519 -f "$new/host" 2>/dev/null |
+			awk '/^ssh-ed25519/ { print "node", $1, $2 }' >"$new/known_hosts"
+		# another lab may have been quicker
+		mv -T "$new" "$keys" 2>/dev/null || rm -rf "$new"
 	fi
 	rm -rf "$LAB_DIR/keys"
 	cp -r "$keys" "$LAB_DIR/keys"
 }
 
 vm_up() {
-	local kernel node boots=() started failed=0
+	local kernel node boots=() missing=() started=$SECONDS failed=0 vmlinux initramfs
+	for node in server client; do
+		if ! node_alive "$node"; then
+			missing+=("$node")
+			continue
+		fi
+		[[ ! -e $LAB_DIR/$node.frozen ]] || thaw "$node"
+		ssh_master_alive "$node" || ssh_master "$node" ||
+			die "$node runs, but cannot be reached: lab/lab down, then up"
+	done
+	if ((${#missing[@]} < 2)) && [[ ${KERNEL:-$(<"$LAB_DIR/kernel")} != "$(<"$LAB_DIR/kernel")" ]]; then
+		die "the nodes that are up run KERNEL=$(<"$LAB_DIR/kernel"): lab/lab down first"
+	fi
+	if ((${#missing[@]} == 0)); then
+		say "the nodes are up"
+		return
+	fi
+	case ${LAB_ACCEL:-} in
+	'' | kvm | tcg) ;;
+	*) bad_usage "LAB_ACCEL=$LAB_ACCEL: kvm or tcg" ;;
+	esac
 	need qemu-system-x86_64 qemu-system-x86
 	need socat socat
 	need ssh openssh-client
-	need dropbear dropbear-bin
+	need dropbearkey dropbear-bin
 	need rdma iproute2
-	kernel=$("$LAB_ROOT/lab/kernel") || exit 125
-	read -r vmlinux initramfs <<<"$kernel"
-	vm_keys
-	vm_ssh_config
-	echo vm >"$LAB_DIR/lab"
-	for node in server client; do
-		if node_alive "$node"; then
-			continue
-		fi
+	[[ ! -e $LAB_DIR/kernel ]] || KERNEL=$(<"$LAB_DIR/kernel")
+	KERNEL=${KERNEL:-linux-image-amd64}
+	kernel=$(KERNEL=$KERNEL "$LAB_ROOT/lab/kernel") || exit 125
+	mapfile -t kernel <<<"$kernel"
+	vmlinux=${kernel[0]} initramfs=${kernel[1]}
+	if ((${#missing[@]} == 2)); then
+		vm_keys
+		vm_ssh_config
+		echo "$KERNEL" >"$LAB_DIR/kernel"
+		cp "${vmlinux%/*}/version" "$LAB_DIR/version"
+		echo vm >"$LAB_DIR/lab"
+	fi
+	for node in "${missing[@]}"; do
 		boot_node "$node" &
 		boots+=($!)
 	done
-	((${#boots[@]})) || return 0
-	started=$SECONDS
-	progress "booting the nodes" &
+	progress "booting ${missing[*]}" &
 	for node in "${boots[@]}"; do
 		wait "$node" || failed=1
 	done
 	kill %progress 2>/dev/null || true
 	if ((failed)); then
-		lab_down
+		vm_down
 		die "the nodes did not come up"
 	fi
+	say "${missing[*]}: up after $((SECONDS - started)) s, kernel $(<"$LAB_DIR/version")"
+}
+
+vm_stop() {
+	local node pid
+	for node in server client; do
+		if node_pid "$node"; then
+			kill -KILL "$pid" 2>/dev/null || true
+		fi
+	done
+}
+
+vm_down() {
+	ssh_master_end server
+	ssh_master_end client
+	vm_stop
+	rm -f "$LAB_DIR"/{server,client}.{pid,qmp,link,console,qemu,frozen,killed,host,no-kvm}
+	rm -f "$LAB_DIR"/{ssh.conf,kernel,version,capture,impair}
+	rm -rf "$LAB_DIR/keys"
+	forget_lab
 }
 
 # ---- a running node -------------------------------------------------------
@@ -217,7 +293,7 @@ node_pid() {
 	local words
 	pid=$(cat "$LAB_DIR/$1.pid" 2>/dev/null) || return 1
 	{ mapfile -d '' -t words <"/proc/$pid/cmdline"; } 2>/dev/null || return 1
-	[[ " ${words[*]} " == *" unix:$LAB_DIR/$1.qmp,"* ]]
+	[[ " ${words[*]} " == *" -qmp unix:${LAB_DIR//,/,,}/$1.qmp,"* ]]
 }
 
 node_alive() {
@@ -225,18 +301,121 @@ node_alive() {
 	node_pid "$1"
 }
 
+# vm_state NODE: up, frozen, killed, died or down
+vm_state() {
+	if node_alive "$1"; then
+		[[ -e $LAB_DIR/$1.frozen ]] && echo frozen || echo up
+	elif [[ -e $LAB_DIR/$1.killed ]]; then
+		echo killed
+	elif [[ -e $LAB_DIR/$1.pid ]]; then
+		echo died
+	else
+		echo down
+	fi
+}
+
+# need_node NODE: it must be up, and not frozen
+need_node() {
+	case $(vm_state "$1") in
+	up) ;;
+	frozen) die "$1 is frozen (lab/lab freeze): lab/lab thaw $1 first" ;;
+	killed) die "$1 was killed (lab/lab kill): lab/lab up boots it again" ;;
+	died)
+		say "$1 has died; last lines of its console:"
+		console_tail "$1"
+		die "lab/lab up boots it again"
+		;;
+	*) need_up ;;
+	esac
+}
+
 # qmp NODE COMMAND [ARGUMENTS]: prints what QEMU answers
 qmp() {
-	local node=$1 line input output pid
+	local node=$1 line='' input output pid
 	coproc SOCAT { exec socat - "UNIX-CONNECT:$LAB_DIR/$node.qmp" 2>/dev/null; }
 	pid=$SOCAT_PID input=${SOCAT[1]} output=${SOCAT[0]}
 	printf '{"execute":"qmp_capabilities"}\n{"execute":"%s"%s,"id":"lab"}\n' \
-		"$2" "${3:+,\"arguments\":$3}" >&"$input"
+		"$2" "${3:+,\"arguments\":$3}" 1>&"$input" || true
 	while IFS= read -r -t 10 line <&"$output"; do
-		[[ $line == *'"id": "lab"'* ]] && break
+		[[ $line != *'"id": "lab"'* ]] || break
 	done
 	kill "$pid" 2>/dev/null || true
 	wait "$pid" 2>/dev/null || true
 	printf '%s\n' "$line"
 	[[ $line == *'"return"'* ]]
+}
+
+# qmp_or_die NODE COMMAND [ARGUMENTS]
+qmp_or_die() {
+	local answer
+	answer=$(qmp "$@") ||
+		die "QEMU of $1 refuses $2: ${answer:-no answer}"
+}
+
+freeze() {
+	qmp_or_die "$1" stop
+	touch "$LAB_DIR/$1.frozen"
+}
+
+# thaw NODE: the connection to it may have been given up meanwhile
+thaw() {
+	qmp_or_die "$1" cont
+	rm -f "$LAB_DIR/$1.frozen"
+	ssh_master_alive "$1" || ssh_master "$1" ||
+		die "$1 does not answer any more: lab/lab kill $1, then up"
+}
+
+kill_node() {
+	local pid
+	if node_pid "$1"; then
+		kill -KILL "$pid"
+	fi
+	ssh_master_end "$1"
+	rm -f "$LAB_DIR/$1.frozen"
+	touch "$LAB_DIR/$1.killed"
+}
+
+# json TEXT: as a string
+json() {
+	local text=${1//\\/\\\\}
+	printf '"%s"' "${text//\"/\\\"}"
+}
+
+capture_start() {
+	local file=$1
+	[[ ! -e $LAB_DIR/capture ]] ||
+		die "$(<"$LAB_DIR/capture") is being written: lab/lab capture stop first"
+	[[ $file == /* ]] || file=$PWD/$file
+	: 2>/dev/null >"$file" || die "cannot write $file"
+	qmp_or_die server object-add \
+		"{\"qom-type\":\"filter-dump\",\"id\":\"capture\",\"netdev\":\"link\",\"file\":$(json "$file")}"
+	echo "$file" >"$LAB_DIR/capture"
+}
+
+capture_stop() {
+	[[ -e $LAB_DIR/capture ]] || die "no capture is running"
+	rm -f "$LAB_DIR/capture"
+	qmp_or_die server object-del '{"id":"capture"}'
+}
+
+# impair WORDS...: both directions. Nothing is changed when tc refuses the
+# words.
+impair() {
+	local node script quoted
+	need_node server
+	need_node client
+	quote "$@"
+	script="exec /usr/sbin/tc qdisc replace dev link0 root netem $quoted"
+	if [[ $* == clear ]]; then
+		script='/usr/sbin/tc qdisc del dev link0 root 2>/dev/null || :'
+		rm -f "$LAB_DIR/impair"
+	else
+		echo "$*" >"$LAB_DIR/impair"
+	fi
+	for node in server client; do
+		if ! ask "$node" 10 "$script"; then
+			rm -f "$LAB_DIR/impair"
+			bad_usage "impair $*: not understood by tc (man tc-netem)"
+		fi
+	done
 }
