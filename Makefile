@@ -30,6 +30,12 @@ run:
 shell:
 	@lab/shell
 
+## make wire LESSON=08          the packets of a run, as a ladder
+## make wire LESSON=08 PCAP=file SVG=file   keep the capture; draw the ladder
+.PHONY: wire
+wire:
+	@MAKEFLAGS= tools/wire/wire $(LESSON) -- $(ARGS)
+
 ## make build                   build every lesson; the programs stay in their folders
 .PHONY: build $(LESSONS)
 build: $(LESSONS)
