@@ -352,15 +352,19 @@ qmp_or_die() {
 		die "QEMU of $1 refuses $2: ${answer:-no answer}"
 }
 
+# A stopped QEMU does not read its end of the link. The socket would fill up and
+# hold the other node's packets back, where those of a machine that hangs are
+# lost; and SoftRoCE cannot destroy a QP whose packets are still in the card (it
+# waits, or crashes its kernel). So the socket's name is taken away meanwhile.
 freeze() {
 	qmp_or_die "$1" stop
-	touch "$LAB_DIR/$1.frozen"
+	mv "$LAB_DIR/$1.link" "$LAB_DIR/$1.frozen"
 }
 
 # thaw NODE: the connection to it may have been given up meanwhile
 thaw() {
+	mv "$LAB_DIR/$1.frozen" "$LAB_DIR/$1.link"
 	qmp_or_die "$1" cont
-	rm -f "$LAB_DIR/$1.frozen"
 	ssh_master_alive "$1" || ssh_master "$1" ||
 		die "$1 does not answer any more: lab/lab kill $1, then up"
 }
