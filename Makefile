@@ -12,18 +12,20 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 
 LESSONS := $(sort $(wildcard lessons/[0-9][0-9]-*))
+EXERCISES := $(sort $(wildcard exercises/[0-9][0-9]-*))
 KERNELS := linux-image-amd64/bookworm linux-image-amd64/trixie \
 	   linux-image-amd64/sid
 
 ## make run                     every lesson pair in order on two SoftRoCE nodes, then a table
 ## make run LESSON=02           one pair; each line of output is led by its side
 ## make run LESSON=02 ARGS=..   the same with arguments for the client
+## make run EXERCISE=03         the pair of an exercise: your program and what is given
 ## make run LAB=native          on this machine's own RDMA device (LAB=vm: on two virtual machines)
 ## make run LAB=ssh SERVER=host CLIENT=host   on two other machines
 ## make run KERNEL=..           with another kernel in the virtual machines (docs/lab.md)
 .PHONY: run
 run:
-	@MAKEFLAGS= lab/run $(LESSON) -- $(ARGS)
+	@MAKEFLAGS= lab/run $(if $(EXERCISE),exercises/$(EXERCISE),$(LESSON)) -- $(ARGS)
 
 ## make shell                   a shell on each of the two nodes
 .PHONY: shell
@@ -36,6 +38,32 @@ shell:
 wire:
 	@MAKEFLAGS= tools/wire/wire $(LESSON) -- $(ARGS)
 
+## make check EXERCISE=03       grade your program: what holds, and a hint for the first that does not
+## make check                   the next exercise that is not done
+.PHONY: check
+check:
+	@MAKEFLAGS= exercises/exercise check $(EXERCISE)
+
+## make hint EXERCISE=03        the next hint, one more each time
+.PHONY: hint
+hint:
+	@MAKEFLAGS= exercises/exercise hint $(EXERCISE)
+
+## make progress                what is done, what is next
+.PHONY: progress
+progress:
+	@MAKEFLAGS= exercises/exercise progress
+
+## make reset EXERCISE=03       the stub as it was; your file is kept beside it
+.PHONY: reset
+reset:
+	@MAKEFLAGS= exercises/exercise reset $(EXERCISE)
+
+## make solution EXERCISE=03    your program beside ours, once yours passes (FORCE=1: before)
+.PHONY: solution
+solution:
+	@MAKEFLAGS= FORCE=$(FORCE) exercises/exercise solution $(EXERCISE)
+
 ## make build                   build every lesson; the programs stay in their folders
 .PHONY: build $(LESSONS)
 build: $(LESSONS)
@@ -47,7 +75,7 @@ $(LESSONS):
 ## make test KERNEL=..          everything, with another kernel
 .PHONY: test
 test:
-	@MAKEFLAGS= tests/run $(TESTS)
+	@tests/run $(TESTS)
 
 ## make test-kernels            what runs on the nodes, on Debian's kernels 6.1, 6.12 and 7.2
 .PHONY: test-kernels
@@ -57,12 +85,13 @@ test-kernels:
 ## make soak                    what takes long: fifty boots, hundreds of connections
 .PHONY: soak
 soak:
-	@MAKEFLAGS= tests/run tests/soak
+	@tests/run tests/soak
 
 ## make clean                   remove what was built, and keep the nodes' kernel
 .PHONY: clean
 clean:
-	@set -e; for lesson in $(LESSONS); do $(MAKE) -s -C $$lesson clean; done
+	@set -e; for lesson in $(LESSONS) $(EXERCISES); do \
+		$(MAKE) -s -C $$lesson clean; done
 	@find build -mindepth 1 -maxdepth 1 ! -name kernel -exec rm -rf {} + \
 		2>/dev/null || true
 

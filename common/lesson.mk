@@ -15,6 +15,9 @@
 #			Without them, server and client of this folder.
 #	EACH		in place of a pair: one program to run on each node
 #	SERVER_ARGS, CLIENT_ARGS	what the pair is started with
+#	USES		how much of rdma_common.h is there: what the lessons before this
+#			number have shown. It is the folder's own number, and in an
+#			exercise one more. USES_client, USES_server: for that program.
 #
 # What you may set when you call make ("make -B" builds again when a setting
 # has changed and no file has):
@@ -24,9 +27,11 @@
 #	SANITIZE=-fsanitize=address	flags for compiling and for linking
 #	WERROR=1		a warning is an error
 #	O=folder		where the programs go
+#	S=folder		where the sources are
 
 PROGRAMS ?= client server
 O ?= .
+S ?= .
 OPT ?= -O2
 SANITIZE ?=
 WERROR ?=
@@ -45,11 +50,14 @@ pair_server := $(call set_in_file,SERVER,$(if $(each),,server))
 pair_client := $(call set_in_file,CLIENT,$(if $(each),,client))
 
 CFLAGS ?= $(OPT) -g
-# The number of the lesson decides which parts of rdma_common.h are there for
-# it: what earlier lessons have shown.
-NUMBER := $(patsubst 0%,%,$(firstword $(subst -, ,$(lastword $(notdir $(CURDIR))))))
+# An exercise may use what its lesson has taught.
+# Not notdir: the path to here may have a space in it.
+here := $(lastword $(subst /, ,$(CURDIR)))
+number := $(patsubst 0%,%,$(firstword $(subst -, ,$(here))))
+is_exercise := $(findstring /exercises/$(here),$(CURDIR))
+uses := $(call set_in_file,USES,$(if $(is_exercise),$(shell expr $(number) + 1),$(number)))
 
-ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -DLESSON=$(NUMBER) -Wall -Wextra \
+ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -DLESSON=$(call set_in_file,USES_$*,$(uses)) -Wall -Wextra \
 	     $(if $(WERROR),-Werror) -I$(COMMON) \
 	     $(CFLAGS) $(SANITIZE)
 LDLIBS = -lrdmacm -libverbs
@@ -61,7 +69,7 @@ BUILT := $(addprefix $(O)/,$(PROGRAMS))
 
 all: $(BUILT)
 
-$(BUILT): $(O)/%: %.c $(wildcard $(COMMON)*.h) $(COMMON)lesson.mk Makefile
+$(BUILT): $(O)/%: $(S)/%.c $(wildcard $(S)/*.h $(COMMON)*.h) $(COMMON)lesson.mk Makefile
 	@mkdir -p $(O)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(LDLIBS)
 

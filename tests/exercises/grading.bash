@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# What the files of this folder share: grading many programs of one exercise in
+# one go, and looking at how each did.
+
+# grade_all EXERCISE: its stub, its solution, and each of its wrong answers. The
+# results are in $BATS_FILE_TMPDIR/results, a line each: NAME, pass or fail, the
+# checkpoint, the hint, seconds.
+grade_all() {
+	local exercise=$1 work=$BATS_FILE_TMPDIR patch copy
+
+	solutions/make-stubs --to "$work/stubs" "$exercise"
+	solutions/make-stubs --solution "$work/solutions" "$exercise"
+	{
+		printf 'stub %s %s\n' "$exercise" "$work/stubs/$exercise"
+		printf 'solution-O0 %s %s -DSOLUTION OPT=-O0\n' \
+			"$exercise" "solutions/$exercise"
+		printf 'solution-O2 %s %s -DSOLUTION OPT=-O2\n' \
+			"$exercise" "solutions/$exercise"
+		for patch in "tests/wrong/$exercise"/*.patch; do
+			copy=$work/$(basename "$patch" .patch)
+			cp -r "$work/solutions/$exercise" "$copy"
+			patch -s -F 0 -d "$copy" -p 1 <"$patch" >&2 || return
+			printf '%s %s %s\n' "${copy##*/}" "$exercise" "$copy"
+		done
+	} >"$work/list" || return
+	exercises/exercise grade "$work/list" >"$work/results"
+}
+
+# result NAME: sets $verdict, $checkpoint, $hint; what the check printed is shown
+# when the test fails
+result() {
+	local name
+
+	verdict=none
+	# shellcheck disable=SC2034 # for the test
+	while read -r name verdict checkpoint hint _; do
+		[ "$name" != "$1" ] || break
+		verdict=none
+	done <"$BATS_FILE_TMPDIR/results"
+	printf '== %s\n' "$1"
+	cat "$BATS_FILE_TMPDIR/list.$1"
+}
+
+stub_fails() {
+	local stub
+
+	for stub in "$BATS_FILE_TMPDIR/stubs/$1"/*.c; do
+		grep -q SOLUTION "$stub" && fail "$stub: a region is left"
+	done
+	for cc in gcc clang; do
+		make -s -B -C "exercises/$1" CC=$cc WERROR=1 \
+			S="$BATS_FILE_TMPDIR/stubs/$1" O="$BATS_TEST_TMPDIR/$cc"
+	done
+	grep -q TODO "$BATS_FILE_TMPDIR/stubs/$1"/*.c
+	result stub
+	assert_equal "$verdict" fail
+}
+
+solution_passes() {
+	result solution-O0
+	assert_equal "$verdict" pass
+	result solution-O2
+	assert_equal "$verdict" pass
+	for cc in gcc clang; do
+		make -s -B -C "exercises/$1" CC=$cc WERROR=1 SANITIZE=-DSOLUTION \
+			S="$TOP/solutions/$1" O="$BATS_TEST_TMPDIR/$cc"
+	done
+}
+
+# Each fails where its header says, and there are at least four.
+wrong_answers_fail() {
+	local patch wanted bad=0 count=0
+
+	for patch in "tests/wrong/$1"/*.patch; do
+		count=$((count + 1))
+		wanted="fail $(sed -n 's/^Checkpoint: //p;T;q' "$patch")"
+		wanted+=" $(sed -n 's/^Hint: //p;T;q' "$patch")"
+		result "$(basename "$patch" .patch)"
+		if [ "$verdict $checkpoint $hint" != "$wanted" ]; then
+			printf '^^ expected: %s; got: %s %s %s\n' "$wanted" \
+				"$verdict" "$checkpoint" "$hint"
+			bad=1
+		fi
+	done
+	assert_equal "$bad" 0
+	[ "$count" -ge 4 ]
+}
