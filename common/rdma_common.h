@@ -70,6 +70,9 @@ struct advice {
 static inline const char *report_advice(const char *call, int err)
 {
 	static const struct advice table[] = {
+		{ "ibv_open_device", ENOENT,
+		  "its file /dev/infiniband/uverbs* cannot be opened: see ls "
+		  "-l for who may" },
 		{ "rdma_create_event_channel", ENOENT,
 		  "/dev/infiniband/rdma_cm cannot be opened: run modprobe "
 		  "rdma_ucm; if it is there, see ls -l for who may" },

@@ -16,7 +16,7 @@
  *	--wrong-key		with the doorbell's key
  *	--number N		what the doorbell gets (1)
  *	--message TEXT		what the SEND says, with its NUL (RDMA_WRITE_DONE)
- *	--private TEXT		our own private data
+ *	--private HEX		our own private data
  *	--then leave|stay|exit	disconnect; wait for the server to do so; exit
  *				without a word (leave)
  * Flags of the server:
@@ -39,7 +39,7 @@
 
 static const char *notice = "doorbell", *then = "leave";
 static const char *text = "hello from elsewhere", *message = "RDMA_WRITE_DONE";
-static const char *private_text = "", *port = "10121";
+static const char *private_hex = "", *port = "10121";
 static unsigned long long number = 1;
 static long bytes = -1, offset, size = 4096;
 static bool wrong_key;
@@ -100,13 +100,20 @@ static int reap(const char *what)
 	return wc.status != IBV_WC_SUCCESS;
 }
 
+static size_t from_hex(uint8_t *to, size_t room)
+{
+	size_t n = 0;
+
+	while (n < room && sscanf(private_hex + 2 * n, "%2hhx", to + n) == 1)
+		n++;
+	return n;
+}
+
 static int client(const char *server)
 {
 	struct rdma_addrinfo *info = look_up(server, 0);
-	struct rdma_conn_param param = { .retry_count = 6,
-					 .private_data = private_text,
-					 .private_data_len =
-						 strlen(private_text) };
+	struct rdma_conn_param param = { .retry_count = 6 };
+	uint8_t private[56];
 	size_t length = bytes >= 0 ? (size_t)bytes : strlen(text) + 1;
 	uint8_t *out = calloc(1, length + 1), raw[32];
 	char *done = strdup(message);
@@ -117,6 +124,8 @@ static int client(const char *server)
 
 	if (rdma_create_ep(&id, info, NULL, &attr))
 		die("rdma_create_ep");
+	param.private_data = private;
+	param.private_data_len = from_hex(private, sizeof(private));
 	if (rdma_connect(id, &param))
 		die("rdma_connect");
 	if (id->event->param.conn.private_data_len < 32)
@@ -309,7 +318,7 @@ int main(int argc, char **argv)
 			message = optarg;
 			break;
 		case PRIVATE:
-			private_text = optarg;
+			private_hex = optarg;
 			break;
 		case THEN:
 			then = optarg;

@@ -32,6 +32,7 @@ struct peer {
 	enum deed deed;
 	const char *private_spec; /* NULL: none; see private_data() */
 	const char *text; /* what messages hold; NULL: a pattern */
+	bool from_stdin; /* or what stdin holds */
 	long messages; /* how many to send (client) or take (server) */
 	long size; /* bytes of each message */
 	long receives; /* how many to post before the handshake */
@@ -71,6 +72,7 @@ enum { /* flags without a letter */
 	FLAG_MEMORY,
 	FLAG_MEMORY2,
 	FLAG_TIMES,
+	FLAG_STDIN,
 };
 
 #define PEER_USAGE                                                                              \
@@ -79,7 +81,7 @@ enum { /* flags without a letter */
 	"                       text:abc, zero:N, rubbish:N, u32:N, u64:N, and of the\n"        \
 	"                       memory that is offered addr, rkey, size, addr2, rkey2, size2\n" \
 	"  --memory N, --memory2 N    bytes of the memory that is offered (4096, 8)\n"          \
-	"  --messages N --size N --text TEXT   what is sent; of what size is received\n"        \
+	"  --messages N --size N --text TEXT | --stdin    what is sent\n"                       \
 	"  --receives N         receives posted before the handshake (server 1, client 0)\n"    \
 	"  --receive-size N     bytes of each (4096)\n"                                         \
 	"  --read-only          the receives point to memory without LOCAL_WRITE\n"             \
@@ -106,11 +108,12 @@ static const struct option peer_flags[] = {
 	{ "depth", required_argument, NULL, FLAG_DEPTH },
 	{ "memory", required_argument, NULL, FLAG_MEMORY },
 	{ "memory2", required_argument, NULL, FLAG_MEMORY2 },
+	{ "stdin", no_argument, NULL, FLAG_STDIN },
 	{ "times", required_argument, NULL, FLAG_TIMES },
 	{ NULL, 0, NULL, 0 },
 };
 
-static enum deed deed_of(const char *word)
+static inline enum deed deed_of(const char *word)
 {
 	static const char *const words[] = {
 		[DO_EXIT] = "exit",	[DO_KILL] = "kill",
@@ -125,14 +128,14 @@ static enum deed deed_of(const char *word)
 	return DO_NOTHING;
 }
 
-static int take_number(long *value, long max)
+static inline int take_number(long *value, long max)
 {
 	*value = parse_number(optarg, 0, max);
 	return *value < 0 ? -1 : 0;
 }
 
 /* One flag. Returns -1 when it or its value is wrong. */
-static int peer_flag(struct peer *p, int c)
+static inline int peer_flag(struct peer *p, int c)
 {
 	switch (c) {
 	case FLAG_AT:
@@ -147,6 +150,9 @@ static int peer_flag(struct peer *p, int c)
 	case FLAG_TEXT:
 		p->text = optarg;
 		p->size = strlen(optarg);
+		return 0;
+	case FLAG_STDIN:
+		p->from_stdin = true;
 		return 0;
 	case FLAG_READ_ONLY:
 		p->receive_access = 0;
@@ -181,7 +187,7 @@ static int peer_flag(struct peer *p, int c)
 	}
 }
 
-static int peer_options(struct peer *p, int argc, char **argv)
+static inline int peer_options(struct peer *p, int argc, char **argv)
 {
 	int c;
 
@@ -207,7 +213,7 @@ static int peer_options(struct peer *p, int argc, char **argv)
  * Print the stage; if it is the one of the deed, do that. Returns 0 to go on,
  * 1 to tear down and leave, -1 when the stall is over.
  */
-static int at_stage(struct peer *p, const char *stage)
+static inline int at_stage(struct peer *p, const char *stage)
 {
 	printf("at %s\n", stage);
 	if (!p->at || strcmp(p->at, stage))
@@ -231,8 +237,8 @@ static int at_stage(struct peer *p, const char *stage)
 }
 
 /* One item of --private into OUT. Returns its length, or -1. */
-static int private_item(struct peer *p, const char *item, uint8_t *out,
-			size_t room)
+static inline int private_item(struct peer *p, const char *item, uint8_t *out,
+			       size_t room)
 {
 	const char *value = strchr(item, ':');
 	int second = *item && item[strlen(item) - 1] == '2';
@@ -279,7 +285,7 @@ static int private_item(struct peer *p, const char *item, uint8_t *out,
 }
 
 /* The private data that --private describes. Returns its length, or -1. */
-static int private_data(struct peer *p, uint8_t *out, size_t room)
+static inline int private_data(struct peer *p, uint8_t *out, size_t room)
 {
 	char *spec, *item, *rest = NULL;
 	int total = 0, len = 0;
@@ -303,8 +309,8 @@ static int private_data(struct peer *p, uint8_t *out, size_t room)
 }
 
 /* The parameters of rdma_connect and rdma_accept. */
-static int peer_param(struct peer *p, struct rdma_conn_param *param,
-		      uint8_t *data, size_t room)
+static inline int peer_param(struct peer *p, struct rdma_conn_param *param,
+			     uint8_t *data, size_t room)
 {
 	int len = private_data(p, data, room);
 
@@ -320,7 +326,7 @@ static int peer_param(struct peer *p, struct rdma_conn_param *param,
 	return 0;
 }
 
-static int post_one_receive(struct peer *p)
+static inline int post_one_receive(struct peer *p)
 {
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)p->buffer,
@@ -337,7 +343,7 @@ static int post_one_receive(struct peer *p)
 }
 
 /* The QP, the memory and the receives. All receives share one buffer. */
-static int peer_prepare(struct peer *p)
+static inline int peer_prepare(struct peer *p)
 {
 	const int offered = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 			    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
@@ -371,6 +377,8 @@ static int peer_prepare(struct peer *p)
 			return -1;
 		}
 	}
+	if (p->from_stdin)
+		p->size = fread(p->buffer + PEER_BUFFER, 1, PEER_BUFFER, stdin);
 	for (i = 0; i < p->receives; i++)
 		if (post_one_receive(p))
 			return -1;
@@ -382,7 +390,7 @@ static int peer_prepare(struct peer *p)
  * how long the message was. Returns 0, 1 when the other side has gone, -1 on a
  * fault.
  */
-static int wait_for(struct peer *p, enum wr_op op)
+static inline int wait_for(struct peer *p, enum wr_op op)
 {
 	struct ibv_wc wc;
 	int ret;
@@ -402,7 +410,7 @@ static int wait_for(struct peer *p, enum wr_op op)
 }
 
 /* SEND one message. Returns as wait_for(). */
-static int send_one(struct peer *p)
+static inline int send_one(struct peer *p)
 {
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)p->buffer + PEER_BUFFER,
@@ -419,7 +427,7 @@ static int send_one(struct peer *p)
 
 	if (p->text)
 		memcpy(p->buffer + PEER_BUFFER, p->text, p->size);
-	else
+	else if (!p->from_stdin)
 		pattern_fill(p->buffer + PEER_BUFFER, p->size, 1);
 	if (endpoint_post_send(&p->ep, &wr))
 		return -1;
@@ -427,7 +435,7 @@ static int send_one(struct peer *p)
 }
 
 /* Take everything down; DISCONNECT in good order or just destroy. */
-static void peer_destroy(struct peer *p)
+static inline void peer_destroy(struct peer *p)
 {
 	int i;
 
