@@ -64,6 +64,11 @@ reset:
 solution:
 	@MAKEFLAGS= FORCE=$(FORCE) exercises/exercise solution $(EXERCISE)
 
+## make softroce                put SoftRoCE on this machine's own card, as root (REMOVE=1 takes it off)
+.PHONY: softroce
+softroce:
+	@lab/softroce
+
 ## make build                   build every lesson; the programs stay in their folders
 .PHONY: build $(LESSONS)
 build: $(LESSONS)
@@ -99,11 +104,6 @@ clean:
 .PHONY: distclean
 distclean: clean
 	@rm -rf build
-
-## make softroce                put SoftRoCE on this machine's own network card (root; CARD=, PEER=, REMOVE=1)
-.PHONY: softroce
-softroce:
-	@lab/softroce
 
 ## make help                    this list
 .PHONY: help
