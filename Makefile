@@ -38,6 +38,12 @@ shell:
 wire:
 	@MAKEFLAGS= tools/wire/wire $(LESSON) -- $(ARGS)
 
+## make trace LESSON=08         verbs calls, packets and completions on one time line
+## make trace LESSON=08 ALL=1 OUT=file   with the libraries' own calls; as JSON lines
+.PHONY: trace
+trace:
+	@MAKEFLAGS= tools/trace/trace $(LESSON) -- $(ARGS)
+
 ## make check EXERCISE=03       grade your program: what holds, and a hint for the first that does not
 ## make check                   the next exercise that is not done
 .PHONY: check

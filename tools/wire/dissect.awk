@@ -13,6 +13,7 @@
 #	15 1: the same packet was there before
 #	16 opcode   17 immediate data  18 the first bytes of the payload
 #	19 seconds of the first packet since 1970, with fraction
+#	20 number of the connection and 21 the sender's queue pair, of CM packets
 #
 # Empty columns are "-".
 
@@ -86,6 +87,25 @@ function seconds_since_first(    now) {
 	       substr(zero[2] "000000000", 1, 9)
 }
 
+# private(FIRST, COUNT): private data; it always fills its place, with zeros
+function private(first, count,    text) {
+	text = bytes(first, count)
+	sub(/(00)+$/, "", text)
+	if (length(text) % 2)
+		text = text "0"
+	return text == "" ? "-" : text
+}
+
+# connection_of(LOCAL, REMOTE): each side has a number of its own for it
+function connection_of(local, remote,    which) {
+	if (!((from, local) in connections)) {
+		which = (to, remote) in connections ? \
+			connections[to, remote] : ++n_connections
+		connections[from, local] = which
+	}
+	return connections[from, local]
+}
+
 function communication_management(    attribute) {
 	attribute = hex($13)
 	kind = "other"
@@ -95,15 +115,23 @@ function communication_management(    attribute) {
 	kind = "CM"
 	name = cm_names[attribute - 15]
 	psn = qp = len = "-"
+	connection = connection_of(bytes(44, 4), bytes(48, 4))
 	key = name $14
-	if (name == "ConnectRequest")
+	if (name == "ConnectRequest") {
+		local_qp = number($15)
+		data = private(220, 56)
 		also = sprintf("QP %d, PSN from %d, retry %d, rnr_retry %d",
 			       number($15), number($16), $17, $18)
+	}
 	if (name == "ConnectRequest" && $19 != "")
 		also = "port " number($19) ", " also
-	if (name == "ConnectReply")
+	if (name == "ConnectReply") {
+		local_qp = number($20)
+		data = private(80, 196)
 		also = sprintf("QP %d, PSN from %d", number($20), number($21))
+	}
 	if (name == "ConnectReject") {
+		data = private(128, 148)
 		also = "reason " number($22)
 		if (number($22) in reject)
 			also = also ": " reject[number($22)]
@@ -186,7 +214,7 @@ function transport(    base, at) {
 	qp = number($9)
 	padding = number($10)
 	ask = number($11)
-	va = rkey = dmalen = imm = data = also = "-"
+	va = rkey = dmalen = imm = data = also = connection = local_qp = "-"
 	if (qp == 1)
 		communication_management()
 	else
@@ -195,5 +223,5 @@ function transport(    base, at) {
 	seen[from "," key] = 1
 	print ++count, sprintf("%.0f", seconds_since_first()), from, to, kind, name, psn, qp, \
 		len, ask, va, rkey, dmalen, also, again, opcode, imm, data, \
-		first_epoch
+		first_epoch, connection, local_qp
 }
