@@ -70,7 +70,7 @@ reset:
 solution:
 	@MAKEFLAGS= FORCE=$(FORCE) exercises/exercise solution $(EXERCISE)
 
-## make softroce                put SoftRoCE on this machine's own card, as root (REMOVE=1 takes it off)
+## make softroce                put SoftRoCE on this machine's own card, as root (REMOVE=1 undoes)
 .PHONY: softroce
 softroce:
 	@lab/softroce
