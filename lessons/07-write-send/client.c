@@ -150,7 +150,7 @@ static int read_regions(struct client *c)
 		fprintf(stderr,
 			"the text has %zu bytes with its NUL, and the server's "
 			"buffer %u: write less, or start the server with a "
-			"larger --buffer\n",
+			"larger --size\n",
 			c->size, c->buffer.size);
 		return -1;
 	}

@@ -31,10 +31,10 @@ struct server {
 static void usage(FILE *out)
 {
 	fprintf(out,
-		"usage: server [-a BIND_ADDRESS] [-p PORT] [-t SECONDS] [-b BYTES]\n"
+		"usage: server [-a BIND_ADDRESS] [-p PORT] [-t SECONDS] [-s BYTES]\n"
 		"Let one client RDMA WRITE a text into a buffer, and print it when the client\n"
 		"gives notice: by a SEND, or by a 1 in the doorbell, as the client of lesson 08.\n"
-		"  -b, --buffer BYTES     the size of the buffer, 1 to 1048576 bytes (default:\n"
+		"  -s, --size BYTES       the size of the buffer, 1 to 1048576 bytes (default:\n"
 		"                         1048576)\n" SERVER_USAGE_LINES
 		"Man pages: ibv_reg_mr(3), ibv_post_recv(3), rdma_accept(3).\n");
 }
@@ -43,21 +43,21 @@ static int parse_options(int argc, char **argv, struct server_options *opt)
 {
 	static const struct option longs[] = {
 		COMMON_LONG_FLAGS,
-		{ "buffer", required_argument, NULL, 'b' },
+		{ "size", required_argument, NULL, 's' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int c;
 
-	while ((c = getopt_long(argc, argv, COMMON_FLAGS "b:", longs, NULL)) !=
+	while ((c = getopt_long(argc, argv, COMMON_FLAGS "s:", longs, NULL)) !=
 	       -1) {
-		if (c != 'b') {
+		if (c != 's') {
 			if (common_option(c, &opt->common))
 				return -1;
 			continue;
 		}
 		opt->size = parse_number(optarg, 1, MAX_SIZE);
 		if (opt->size < 0) {
-			fprintf(stderr, "server: -b takes 1 to %d bytes\n",
+			fprintf(stderr, "server: -s takes 1 to %d bytes\n",
 				MAX_SIZE);
 			return -1;
 		}
@@ -141,9 +141,16 @@ static bool doorbell_rung(struct server *s)
 					    memory_order_acquire)) == 1;
 }
 
-/* A message has come: is it the notice? */
+/*
+ * A message has come: is it the notice? Or a completion that says that our QP
+ * has been shut. That is all that we see of a WRITE that was refused: our card
+ * tells the client why, and us only that nothing more will come.
+ */
 static int check_message(const struct server *s, const struct ibv_wc *wc)
 {
+	if (wc->status == IBV_WC_WR_FLUSH_ERR)
+		fprintf(stderr, "our QP was shut: a request of the client "
+				"was refused, its own output says which\n");
 	if (check_wc(wc))
 		return -1;
 	if (wc->byte_len != sizeof(DONE) ||

@@ -49,19 +49,23 @@ static void usage(FILE *out)
 {
 	fprintf(out,
 		"usage: client [-a SOURCE_ADDRESS] [-p PORT] [-t SECONDS] [-m TEXT | -s BYTES]\n"
-		"              [-n send|doorbell] [-c N] SERVER_ADDRESS\n"
+		"              [-n COUNT] [--notify send|doorbell] SERVER_ADDRESS\n"
 		"RDMA WRITE a text into the memory of the server, then give notice of it.\n"
 		"  -m, --message TEXT     the text; its NUL goes with it (default: Hello, written\n"
 		"                         by RDMA WRITE)\n"
 		"  -s, --size BYTES       write this many bytes, 0 to 1048576: letters, and a NUL\n"
 		"                         as the last byte\n"
-		"  -n, --notify WAY       send: by a SEND, as in lesson 07; doorbell: by a second\n"
-		"                         RDMA WRITE (default: doorbell)\n"
-		"  -c, --count N          N messages, 1 to 1000000 (default: 1); more than one are\n"
-		"                         letters (default: 64 bytes), the server of lesson 08\n"
-		"                         checks and answers each\n" CLIENT_USAGE_LINES
+		"  -n, --count COUNT      so many messages, 1 to 1000000 (default: 1); more than one\n"
+		"                         are letters (default: 64 bytes), and the server of\n"
+		"                         lesson 08 checks and answers each\n"
+		"  --notify WAY           send: by a SEND, as in lesson 07; doorbell: by a second\n"
+		"                         RDMA WRITE (default: doorbell)\n" CLIENT_USAGE_LINES
 		"Man pages: ibv_post_send(3), rdma_connect(3).\n");
 }
+
+enum {
+	NOTIFY = 256
+};
 
 static int parse_flag(int c, struct client_options *opt)
 {
@@ -75,17 +79,17 @@ static int parse_flag(int c, struct client_options *opt)
 			return 0;
 		fprintf(stderr, "client: -s takes 0 to %d bytes\n", MAX_SIZE);
 		return -1;
-	case 'n':
+	case NOTIFY:
 		opt->by_send = !strcmp(optarg, "send");
 		if (opt->by_send || !strcmp(optarg, "doorbell"))
 			return 0;
-		fprintf(stderr, "client: -n takes send or doorbell\n");
+		fprintf(stderr, "client: --notify takes send or doorbell\n");
 		return -1;
-	case 'c':
+	case 'n':
 		opt->count = parse_number(optarg, 1, MAX_COUNT);
 		if (opt->count > 0)
 			return 0;
-		fprintf(stderr, "client: -c takes 1 to %d messages\n",
+		fprintf(stderr, "client: -n takes 1 to %d messages\n",
 			MAX_COUNT);
 		return -1;
 	default:
@@ -99,18 +103,18 @@ static int parse_options(int argc, char **argv, struct client_options *opt)
 		COMMON_LONG_FLAGS,
 		{ "message", required_argument, NULL, 'm' },
 		{ "size", required_argument, NULL, 's' },
-		{ "notify", required_argument, NULL, 'n' },
-		{ "count", required_argument, NULL, 'c' },
+		{ "notify", required_argument, NULL, NOTIFY },
+		{ "count", required_argument, NULL, 'n' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int c;
 
-	while ((c = getopt_long(argc, argv, COMMON_FLAGS "m:s:n:c:", longs,
+	while ((c = getopt_long(argc, argv, COMMON_FLAGS "m:s:n:", longs,
 				NULL)) != -1)
 		if (parse_flag(c, opt))
 			return -1;
 	if (opt->text && opt->count > 1) {
-		fprintf(stderr, "client: -m is for one message, and -c says "
+		fprintf(stderr, "client: -m is for one message, and -n says "
 				"more\n");
 		return -1;
 	}
@@ -207,7 +211,7 @@ static int read_regions(struct client *c)
 		fprintf(stderr,
 			"the text has %zu bytes with its NUL, and the server's "
 			"buffer %u: write less, or start the server with a "
-			"larger --buffer\n",
+			"larger --size\n",
 			c->size, c->buffer.size);
 		return -1;
 	}

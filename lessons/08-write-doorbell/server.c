@@ -26,12 +26,12 @@
 struct server_options {
 	struct options common;
 	long size; /* bytes of the buffer */
-	bool sleep; /* sleep until something comes, in place of watching */
+	bool by_event; /* sleep until one comes, in place of watching */
 };
 
 struct server {
 	struct endpoint ep;
-	bool sleep;
+	bool by_event; /* how we wait */
 	char *buffer; /* the client writes the text here */
 	size_t size;
 	struct ibv_mr *buffer_mr;
@@ -48,14 +48,14 @@ struct server {
 static void usage(FILE *out)
 {
 	fprintf(out,
-		"usage: server [-a BIND_ADDRESS] [-p PORT] [-t SECONDS] [-b BYTES] [-w poll|sleep]\n"
+		"usage: server [-a BIND_ADDRESS] [-p PORT] [-t SECONDS] [-s BYTES] [-w busy|event]\n"
 		"Let one client RDMA WRITE texts into a buffer, and print them when the client\n"
 		"gives notice, by a number in the doorbell or by a SEND.\n"
-		"  -b, --buffer BYTES     the size of the buffer, 1 to 1048576 bytes (default:\n"
+		"  -s, --size BYTES       the size of the buffer, 1 to 1048576 bytes (default:\n"
 		"                         1048576)\n"
-		"  -w, --wait WAY         poll: watch the doorbell and the CQ all the time;\n"
-		"                         sleep: until a SEND comes, or for a millisecond, and\n"
-		"                         look at the doorbell then (default: poll)\n" SERVER_USAGE_LINES
+		"  -w, --wait WAY         busy: watch the doorbell and the CQ all the time;\n"
+		"                         event: sleep until a SEND comes, but look at the\n"
+		"                         doorbell once a millisecond (default: busy)\n" SERVER_USAGE_LINES
 		"Man pages: ibv_reg_mr(3), ibv_poll_cq(3), ibv_query_qp_data_in_order(3).\n");
 }
 
@@ -63,27 +63,27 @@ static int parse_options(int argc, char **argv, struct server_options *opt)
 {
 	static const struct option longs[] = {
 		COMMON_LONG_FLAGS,
-		{ "buffer", required_argument, NULL, 'b' },
+		{ "size", required_argument, NULL, 's' },
 		{ "wait", required_argument, NULL, 'w' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int c;
 
-	while ((c = getopt_long(argc, argv, COMMON_FLAGS "b:w:", longs,
+	while ((c = getopt_long(argc, argv, COMMON_FLAGS "s:w:", longs,
 				NULL)) != -1) {
 		switch (c) {
-		case 'b':
+		case 's':
 			opt->size = parse_number(optarg, 1, MAX_SIZE);
 			if (opt->size > 0)
 				break;
-			fprintf(stderr, "server: -b takes 1 to %d bytes\n",
+			fprintf(stderr, "server: -s takes 1 to %d bytes\n",
 				MAX_SIZE);
 			return -1;
 		case 'w':
-			opt->sleep = !strcmp(optarg, "sleep");
-			if (opt->sleep || !strcmp(optarg, "poll"))
+			opt->by_event = !strcmp(optarg, "event");
+			if (opt->by_event || !strcmp(optarg, "busy"))
 				break;
-			fprintf(stderr, "server: -w takes poll or sleep\n");
+			fprintf(stderr, "server: -w takes busy or event\n");
 			return -1;
 		default:
 			if (common_option(c, &opt->common))
@@ -199,9 +199,12 @@ static bool doorbell_is(struct server *s, uint64_t seq)
 	return be64toh(number) == seq;
 }
 
-/* A completion: the SEND of a client, or the end of an answer of ours. */
+/* A completion: the SEND of the client, or the end of an answer of ours. */
 static int take_completion(struct server *s, const struct ibv_wc *wc)
 {
+	if (wc->status == IBV_WC_WR_FLUSH_ERR)
+		fprintf(stderr, "our QP was shut: a request of the client "
+				"was refused, its own output says which\n");
 	if (check_wc(wc))
 		return -1;
 	if (wr_id_op(wc->wr_id) == WR_SEND) {
@@ -230,29 +233,31 @@ static int no_notice(struct server *s, uint32_t seq)
 			"waited %d s for the client's notice and none came: is "
 			"it alive?",
 			s->ep.timeout);
-	fprintf(stderr, " (the doorbell has the value 0x%llx, waited for %u)\n",
+	fprintf(stderr,
+		" (the doorbell has the value 0x%llx, waited for 0x%x)\n",
 		(unsigned long long)be64toh(s->doorbell), seq);
 	return -1;
 }
 
 /*
  * Look around: has the client gone, is it too late, does somebody want us to
- * stop? With --wait sleep this is also where we sleep: until a completion
+ * stop? With --wait event this is also where we sleep: until a completion
  * comes, but for a millisecond only, since the doorbell wakes nobody.
  */
 static int look_around(struct server *s, uint32_t seq, long long deadline)
 {
-	int ready;
+	int ready, err;
 
 	if (s->ep.disconnected || now_ms() >= deadline)
 		return no_notice(s, seq);
-	if (s->sleep && ibv_req_notify_cq(s->ep.cq, 0)) {
-		report("ibv_req_notify_cq", errno);
+	err = s->by_event ? ibv_req_notify_cq(s->ep.cq, 0) : 0;
+	if (err) {
+		report("ibv_req_notify_cq", err);
 		return -1;
 	}
 	ready = wait_either(s->ep.channel->fd,
-			    s->sleep ? s->ep.comp_channel->fd : -1,
-			    s->ep.stop_fd, s->sleep ? 1 : 0);
+			    s->by_event ? s->ep.comp_channel->fd : -1,
+			    s->ep.stop_fd, s->by_event ? 1 : 0);
 	if (ready < 0)
 		return -1;
 	if ((ready & 2) && endpoint_take_notice(&s->ep))
@@ -282,7 +287,7 @@ static int wait_for_notice(struct server *s, uint32_t seq)
 			return -1;
 		if (!s->answering && (s->by_send || doorbell_is(s, seq)))
 			return 0;
-		if (!s->sleep && looks % LOOKS != 0)
+		if (!s->by_event && looks % LOOKS != 0)
 			continue;
 		if (look_around(s, seq, deadline))
 			return -1;
@@ -312,9 +317,9 @@ static int check_message(const struct server *s, uint32_t seq)
 
 	if (size > s->size) {
 		fprintf(stderr,
-			"a message of %zu bytes is larger than the "
+			"message %u of %zu bytes is larger than the "
 			"buffer\n",
-			size);
+			seq, size);
 		return -1;
 	}
 	for (i = 0; i < size; i++) {
@@ -322,7 +327,7 @@ static int check_message(const struct server *s, uint32_t seq)
 		if (s->buffer[i] == wanted)
 			continue;
 		fprintf(stderr,
-			"message %u: byte %zu is 0x%02x and should be 0x%02x\n",
+			"message %u: byte %zu is 0x%02x, should be 0x%02x\n",
 			seq, i, (unsigned char)s->buffer[i], wanted);
 		return -1;
 	}
@@ -353,10 +358,18 @@ static int answer(struct server *s)
 	return endpoint_post_send(&s->ep, &wr);
 }
 
+/* The CPU time of this process, in microseconds. */
+static long long cpu_us(void)
+{
+	struct timespec used;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+	return used.tv_sec * 1000000LL + used.tv_nsec / 1000;
+}
+
 static int serve(struct server *s)
 {
-	long long start = now_us();
-	struct timespec cpu;
+	long long start = now_us(), cpu = cpu_us();
 	uint32_t seq;
 
 	for (seq = 1; seq <= s->count; seq++) {
@@ -369,16 +382,14 @@ static int serve(struct server *s)
 		if (check_message(s, seq) || answer(s))
 			return -1;
 	}
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
-	printf("%u messages in %lld ms, and %lld ms of CPU time in all\n",
-	       s->count, (now_us() - start) / 1000,
-	       cpu.tv_sec * 1000LL + cpu.tv_nsec / 1000000);
+	printf("%u messages in %lld ms, with %lld ms of CPU time\n", s->count,
+	       (now_us() - start) / 1000, (cpu_us() - cpu) / 1000);
 	return 0;
 }
 
 static int run(struct server *s, const struct server_options *opt)
 {
-	s->sleep = opt->sleep;
+	s->by_event = opt->by_event;
 	if (endpoint_open(&s->ep, &opt->common) ||
 	    endpoint_listen(&s->ep, &opt->common) ||
 	    endpoint_get_request(&s->ep))
