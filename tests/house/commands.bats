@@ -60,6 +60,13 @@ refused() {
 	refused make -s run LAB=ssh
 }
 
+@test "make shell without a terminal says what to type, and starts nothing" {
+	run --separate-stderr make -s shell </dev/null
+	assert_success
+	assert_output --partial "lab/lab shell server"
+	assert_equal "$(ls -A "$LAB_DIR")" ""
+}
+
 @test "make shell refuses a kind of lab that is not there" {
 	refused make -s shell LAB=foo
 }
