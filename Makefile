@@ -76,9 +76,11 @@ softroce:
 	@lab/softroce
 
 ## make build                   build every lesson; the programs stay in their folders
-.PHONY: build $(LESSONS)
+.PHONY: build needed $(LESSONS)
 build: $(LESSONS)
-$(LESSONS):
+needed:
+	@lab/packages run
+$(LESSONS): needed
 	@$(MAKE) -C $@
 
 ## make test                    everything that is tested; ends with "N passed, N failed"

@@ -5,6 +5,16 @@
 
 load ../helpers
 
+# copy_tracked FOLDER PATH...: what git has of these, in the same places there
+copy_tracked() {
+	local into=$1 file
+
+	shift
+	while IFS= read -r file; do
+		install -D "$file" "$into/$file"
+	done < <(tests/tracked "$@")
+}
+
 @test "every lesson builds with gcc -O0" {
 	build gcc-O0
 }
@@ -33,33 +43,35 @@ load ../helpers
 	build peers unit
 }
 
-@test "a lesson's folder builds alone, with common/ beside it" {
-	local folder copy=$BATS_TEST_TMPDIR/copy file
+@test "a lesson's folder builds alone, with common/ beside it, and cleans up" {
+	local folder copy=$BATS_TEST_TMPDIR/copy before
 
-	while IFS= read -r file; do
-		install -D "$file" "$copy/$file"
-	done < <(tests/tracked common)
+	copy_tracked "$copy" common
 	for folder in $(lesson_folders); do
-		while IFS= read -r file; do
-			install -D "$file" "$copy/$file"
-		done < <(tests/tracked "$folder")
-		(cd "$copy/$folder" && make -s -j2 WERROR=1 && make -s clean)
+		copy_tracked "$copy" "$folder"
+		before=$(find "$copy/$folder" | sort)
+		(cd "$copy/$folder" && make -s -j2 OPT=-O0 WERROR=1)
+		(cd "$copy/$folder" && make -s clean)
+		assert_equal "$(find "$copy/$folder" | sort)" "$before"
 		# One lesson does not lean on another.
 		rm -r "${copy:?}/$folder"
 	done
 }
 
-@test "what clean leaves of a lesson's folder is what git has" {
-	local copy=$BATS_TEST_TMPDIR/copy file before
+@test "make build and make clean leave what git has" {
+	local copy=$BATS_TEST_TMPDIR/copy before
 
-	while IFS= read -r file; do
-		install -D "$file" "$copy/$file"
-	done < <(tests/tracked common lessons Makefile)
+	copy_tracked "$copy" Makefile common lab/packages lessons/01-client lessons/02-server
 	cd "$copy"
-	before=$(find . -type f | sort)
-	make -s -j2 build
+	before=$(find . | sort)
+	make -s build
+	[ -x lessons/01-client/client ]
+	[ -x lessons/02-server/server ]
+	mkdir -p build/kernel build/asan-O0
 	make -s clean
-	assert_equal "$(find . -type f | sort)" "$before"
+	assert_equal "$(ls build)" kernel
+	make -s distclean
+	assert_equal "$(find . | sort)" "$before"
 }
 
 @test "the pair of every lesson names programs that its folders build" {

@@ -39,7 +39,7 @@ scripts() {
 }
 
 @test "cppcheck finds nothing" {
-	cppcheck --quiet --std=c11 --enable=warning,performance,portability \
+	cppcheck --quiet -j2 --std=c11 --enable=warning,performance,portability \
 		--inline-suppr --suppress=missingIncludeSystem \
 		--suppress=unknownMacro -D_GNU_SOURCE -DLESSON=99 \
 		-I common --error-exitcode=1 "${c_files[@]}"
