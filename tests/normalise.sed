@@ -27,6 +27,9 @@ s/((\b[0-9]+(\.[0-9]+){3}|\])):([3-6][0-9]{4})\b/\1:PORT/g
 s/\b[0-9]+(\.[0-9]+)? ?(ns|us|ms|s|seconds?|minutes?)\b/TIME/g
 s/\b[0-9]+(\.[0-9]+)? ?([kMG]i?)?B\/s\b/RATE/g
 
+# how often a program was woken, and how often for nothing (lesson 04)
+s/\b[0-9]+ (events|empty)\b/N \1/g
+
 # the width of what stands before
 s/[ \t]+/ /g
 s/ $//
