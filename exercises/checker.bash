@@ -182,18 +182,26 @@ wait_ended() {
 
 # ---- one run ---------------------------------------------------------------
 
-# launch NODE SIDE: start the side's program there
-launch() {
-	local node=$1 side=$2 who program=$2 word words=() env=()
+# fetch NODE SIDE: what is needed there to run the side's program
+fetch() {
+	local node=$1 side=$2
 
-	who=peer
-	[ "$side" != "$learner" ] || who=learner
-	if [ $who = learner ]; then
+	if [ "$side" = "$learner" ]; then
 		send "$node" "$built/learner/$variant/$side" "$side-$variant"
-		program=$side-$variant
 	else
 		send "$node" "$built/peer/plain/$side" "peer-$exercise"
-		program=peer-$exercise
+	fi
+	send "$node" "$trace_library" trace.so
+}
+
+# launch NODE SIDE: start the side's program there
+launch() {
+	local node=$1 side=$2 who=peer program=peer-$exercise
+	local word words=() env=()
+
+	if [ "$side" = "$learner" ]; then
+		who=learner
+		program=$side-$variant
 	fi
 	[ $who = peer ] || env+=("${learner_env[@]}")
 	if [ $who = learner ] && [ "$variant" = asan ]; then
@@ -201,7 +209,6 @@ launch() {
 			"UBSAN_OPTIONS=print_stacktrace=1"
 			"LSAN_OPTIONS=exitcode=99")
 	elif [ -n "${traced[$who]:-}" ]; then
-		send "$node" "$trace_library" trace.so
 		env+=("LD_PRELOAD=${folder_on[$node]}/trace.so"
 			"VERBS_TRACE=${folder_on[$node]}/work/trace"
 			"VERBS_TRACE_MAX=7" "${trace_settings[@]}")
@@ -237,6 +244,8 @@ execute() {
 	rm -rf "$results"
 	mkdir -p "$results"
 	[ "$learner" = server ] && server_who=learner || client_who=learner
+	fetch server server
+	fetch client client
 	launch server server
 	while IFS= read -r -t 20 line <&"${agent_out[server]}"; do
 		case $line in

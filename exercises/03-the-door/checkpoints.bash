@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016,SC2034 # questions to jq; variables of the checker
+#
+# What make check EXERCISE=03 looks at. README.md in exercises/ explains how.
+
+learner=server
+
+checkpoint builds - build "It builds"
+checkpoint lets_in good 2 "A client that speaks the version is let in and served"
+checkpoint strangers door 1 "Who sends no hello is refused, and told so"
+checkpoint versions door 2 "Who speaks another version is refused, and told so"
+checkpoint goes_on door 3 "After that the next client is let in and served"
+checkpoint destroyed door 4 "Nothing is left over of those who were refused"
+checkpoint busy crowd 5 "A second client meanwhile is told that it is busy"
+checkpoint no_sanitizer_report asan sanitizer "The sanitizers find nothing"
+checkpoint no_warnings - warnings "The compiler warns of nothing"
+
+run_good() {
+	server=(-t "$t")
+	client=(-t "$t" -k good)
+	learner_env=(GLIBC_TUNABLES=glibc.malloc.tcache_count=0:glibc.malloc.perturb=90)
+}
+
+run_door() {
+	run_good
+	client=(-t "$t" -k empty -k foreign -k old -k new -k swapped -k good)
+}
+
+run_crowd() {
+	run_good
+	client=(-t "$t" -k crowd)
+}
+
+run_asan() {
+	run_door
+	client+=(-k good)
+	variant=asan
+}
+
+# answer KIND WANTED: what the client of this kind was told, by hello.h
+answer() {
+	local got
+
+	got=$(grep -m 1 "^$1: " "$(output peer)") || true
+	[ "$got" != "$1: $2" ] || return 0
+	saw "expected:  $1: $2"
+	saw "the client: ${got:-$1 got no answer}"
+	return 1
+}
+
+lets_in() {
+	answer good "let in" || return
+	grep -qx 'message: success' "$(output peer)" ||
+		saw "it was let in, and its message did not get through" || return
+	events_acknowledged && exit_status 0
+}
+
+strangers() {
+	# The right numbers, the wrong way round.
+	! grep -q 'says \(414d4452\|52444d410100\)' "$(output peer)" || fits 2
+	# Nobody is there any more.
+	! grep -q '^foreign: refused, status 8' "$(output peer)" || fits 3
+	answer empty "refused, status 28, it says 52444d4100010003" &&
+		answer foreign "refused, status 28, it says 52444d4100010003"
+}
+
+versions() {
+	answer old "refused, status 28, it says 52444d4100020003" &&
+		answer new "refused, status 28, it says 52444d4100020003" &&
+		answer swapped "refused, status 28, it says 52444d4100020003"
+}
+
+goes_on() {
+	lets_in
+}
+
+destroyed() {
+	events_acknowledged && nothing_left
+}
+
+busy() {
+	answer crowd "let in" &&
+		answer good "refused, status 28, it says 52444d4100030003" ||
+		return
+	grep -qx 'message: success' "$(output peer)" ||
+		saw "the first client's message did not get through" || return
+	exit_status 0 && nothing_left
+}
