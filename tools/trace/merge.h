@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "json.h"
 
@@ -54,8 +55,29 @@ void events_add(struct events *events, struct event *event);
 /* FIRST is a cause of SECOND, if both are known. */
 void cause(struct event *first, struct event *second);
 
+static inline enum side other(enum side side)
+{
+	return side == CLIENT ? SERVER : CLIENT;
+}
+
+static inline enum side sender(const struct event *packet)
+{
+	return json_is(packet->json, "from", "server") ? SERVER : CLIENT;
+}
+
+static inline bool starts(const char *text, const char *with)
+{
+	return text && !strncmp(text, with, strlen(with));
+}
+
+/* A list of COUNT elements, with room for one more. */
+void *grow(void *list, int count, size_t size);
+
 /* cause.c: find the causes of everything. */
 void find_causes(struct run *run);
+
+/* requests.c: those of work requests, their packets and completions. */
+void find_request_causes(struct run *run);
 
 /* clocks.c: put the three clocks together. */
 struct clock_fit {

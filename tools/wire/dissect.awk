@@ -13,7 +13,8 @@
 #	15 1: the same packet was there before
 #	16 opcode   17 immediate data  18 the first bytes of the payload
 #	19 seconds of the first packet since 1970, with fraction
-#	20 number of the connection and 21 the sender's queue pair, of CM packets
+#	20 number of the connection, of CM packets
+#	21 the queue pair of the sender, where the packet names it
 #
 # Empty columns are "-".
 
@@ -160,7 +161,8 @@ function transport(    base, at) {
 	at = 12
 	# Datagrams name the sender's queue pair, and a key.
 	if (opcode >= 96) {
-		also = "from QP " hex(bytes(at + 5, 3))
+		local_qp = hex(bytes(at + 5, 3))
+		also = "from QP " local_qp
 		at += 8
 	}
 	if (base == 6 || base == 10 || base == 11 || base == 12) {
