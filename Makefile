@@ -44,6 +44,12 @@ wire:
 trace:
 	@MAKEFLAGS= tools/trace/trace $(LESSON) -- $(ARGS)
 
+## make figures                 draw the packets of each lesson into its folder (wire.svg)
+## make figures LESSON=08       of one lesson
+.PHONY: figures
+figures:
+	@MAKEFLAGS= tools/wire/figures $(LESSON)
+
 ## make check EXERCISE=03       grade your program: what holds, and a hint for the first that does not
 ## make check                   the next exercise that is not done
 .PHONY: check

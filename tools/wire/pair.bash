@@ -63,9 +63,13 @@ find_folder() {
 	[[ $folder ]] || bad_usage "$lesson: no such lesson"
 }
 
-# need_tshark: install it where it is missing
-need_tshark() {
-	command -v tshark >/dev/null || lab/packages wire
+# need_lab: the packets can be seen between two virtual machines only
+need_lab() {
+	[[ ${LAB:-vm} == vm ]] ||
+		bad_usage "LAB=$LAB: it needs two virtual machines, LAB=vm"
+	export LAB=vm
+	[[ ${PACKAGES_CHECKED:-} ]] || lab/packages wire || exit
+	export PACKAGES_CHECKED=1
 }
 
 work='' private='' capturing='' child=''
