@@ -62,9 +62,9 @@ ssh_host() {
 	esac
 }
 
-ssh_up() {
-	local node host reach
-	need ssh openssh-client
+# ssh_machines: write down how to reach them
+ssh_machines() {
+	local node host
 	for node in server client; do
 		host=$(ssh_host "$node")
 		if [[ $host ]]; then
@@ -75,36 +75,38 @@ ssh_up() {
 			bad_usage "LAB=ssh needs SERVER=host and CLIENT=host"
 		fi
 	done
-	echo ssh >"$LAB_DIR/lab"
-	for node in server client; do
-		mapfile -t reach <"$LAB_DIR/$node.reach"
-		host=${reach[-1]}
-		if ! ssh_master_alive "$node" && ! ssh_master "$node"; then
-			cat "$LAB_DIR/$node.sshlog" >&2
-			die "cannot log in to $host: ssh $host must work without a question (ssh-agent, ssh-copy-id)"
-		fi
-		ssh_prepare "$node" "$host"
-	done
 }
 
-# ssh_prepare NODE HOST: the tree there, built, and its address
+ssh_up() {
+	need ssh openssh-client
+	if ! (ssh_machines && ssh_prepare server && ssh_prepare client); then
+		ssh_down
+		exit 125
+	fi
+	echo ssh >"$LAB_DIR/lab"
+}
+
+# ssh_prepare NODE: the connection, the sources there, and its address
 ssh_prepare() {
-	local node=$1 host=$2 folder
+	local node=$1 host reach folder
 	folder=$(ssh_folder)
-	ask "$node" 20 "set -e
+	mapfile -t reach <"$LAB_DIR/$node.reach"
+	host=${reach[-1]}
+	if ! ssh_master_alive "$node" && ! ssh_master "$node"; then
+		cat "$LAB_DIR/$node.sshlog" >&2
+		die "cannot log in to $host: ssh $host must work without a question (ssh-copy-id, ssh-agent)"
+	fi
+	ask "$node" 20 "PATH=\$PATH:/usr/sbin:/sbin
 		for tool in tar make cc setsid ip; do
-			PATH=\$PATH:/usr/sbin:/sbin command -v \$tool >/dev/null ||
+			command -v \$tool >/dev/null ||
 				{ echo \"lab: $host has no \$tool\" >&2; exit 1; }
 		done
 		mkdir -p $folder && cd $folder && pwd" >"$LAB_DIR/$node.root" ||
-		die "$host is not ready for LAB=ssh: it needs make, a C compiler, iproute2, libibverbs-dev and librdmacm-dev"
-	say "$host: copying this folder to $(<"$LAB_DIR/$node.root") and building"
-	(cd "$LAB_ROOT" && ssh_files | tar --null -T - -c |
-		(remote "$node" "tar -x -m -C $folder")) ||
+		die "$host is not ready: it needs make, a C compiler, iproute2, libibverbs-dev and librdmacm-dev"
+	say "$host: copying this folder to $(<"$LAB_DIR/$node.root")"
+	(cd "$LAB_ROOT" && ssh_files | tar --null -T - -cz |
+		(remote "$node" "tar -xz -m -C $folder")) ||
 		die "cannot copy this folder to $host"
-	ask "$node" 300 "cd $folder && for lesson in lessons/*/Makefile; do
-		make -s -C \"\${lesson%/*}\" || exit 1
-	done" || die "building on $host failed: does it have libibverbs-dev and librdmacm-dev?"
 	ask "$node" 20 "device='${LAB_DEVICE:-}'; $find_addresses" >"$LAB_DIR/$node.addresses" ||
 		die "$host has no active RDMA device with an address: make softroce there, as root"
 }

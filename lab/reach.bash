@@ -129,13 +129,14 @@ stop_remote() {
 
 # run_on NODE TIMEOUT COMMAND...: lab exec. TIMEOUT may be empty.
 run_on() {
-	local node=$1 timeout=$2 id job status=0 first='' timer='' caught='' words
+	local node=$1 timeout=$2 id job status=0 first='' timer='' caught='' words directory
 	shift 2
+	directory=$(directory_on "$node") || exit 125
 	id=$$-$SRANDOM
 	trap 'caught=INT' INT
 	trap 'caught=TERM' TERM
 	trap 'caught=HUP' HUP
-	(remote "$node" "$(wrapper "$id" "$(directory_on "$node")" "$@")") <&0 &
+	(remote "$node" "$(wrapper "$id" "$directory" "$@")") <&0 &
 	job=$!
 	words=("$job")
 	if [[ $timeout ]]; then
