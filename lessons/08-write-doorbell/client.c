@@ -21,20 +21,33 @@
 #define MANY "LESSON08"
 #define MANY_WIRE_SIZE 16
 
+/* The two ways to give notice, and both by turns. */
+enum notify {
+	BY_DOORBELL,
+	BY_SEND,
+	BY_TURNS,
+};
+
+static const char *const notify_names[] = {
+	[BY_DOORBELL] = "doorbell",
+	[BY_SEND] = "SEND",
+};
+
 struct client_options {
 	struct options common;
 	const char *text; /* NULL: the usual one */
 	long size; /* of texts made of letters; -1: send TEXT */
 	long count;
-	bool by_send;
+	enum notify notify;
 };
 
 struct client {
 	struct endpoint ep;
 	struct remote_region buffer; /* the server's, for the text */
 	struct remote_region doorbell; /* the server's, for the notice */
-	bool by_send; /* the notice is a SEND and no doorbell */
 	uint32_t count; /* messages */
+	long long *times[2]; /* us that each took, by doorbell and by SEND */
+	uint32_t taken[2]; /* how many of these */
 	char *text;
 	size_t size; /* bytes of a text, its NUL included */
 	struct ibv_mr *text_mr;
@@ -49,7 +62,7 @@ static void usage(FILE *out)
 {
 	fprintf(out,
 		"usage: client [-a SOURCE_ADDRESS] [-p PORT] [-t SECONDS] [-m TEXT | -s BYTES]\n"
-		"              [-n COUNT] [--notify send|doorbell] SERVER_ADDRESS\n"
+		"              [-n COUNT] [--notify send|doorbell|turns] SERVER_ADDRESS\n"
 		"RDMA WRITE a text into the memory of the server, then give notice of it.\n"
 		"  -m, --message TEXT     the text; its NUL goes with it (default: Hello, written\n"
 		"                         by RDMA WRITE)\n"
@@ -59,13 +72,27 @@ static void usage(FILE *out)
 		"                         are letters (default: 64 bytes), and the server of\n"
 		"                         lesson 08 checks and answers each\n"
 		"  --notify WAY           send: by a SEND, as in lesson 07; doorbell: by a second\n"
-		"                         RDMA WRITE (default: doorbell)\n" CLIENT_USAGE_LINES
+		"                         RDMA WRITE; turns: one message so, the next so\n"
+		"                         (default: doorbell)\n" CLIENT_USAGE_LINES
 		"Man pages: ibv_post_send(3), rdma_connect(3).\n");
 }
 
 enum {
 	NOTIFY = 256
 };
+
+static int parse_notify(const char *text, enum notify *notify)
+{
+	if (!strcmp(text, "doorbell"))
+		*notify = BY_DOORBELL;
+	else if (!strcmp(text, "send"))
+		*notify = BY_SEND;
+	else if (!strcmp(text, "turns"))
+		*notify = BY_TURNS;
+	else
+		return -1;
+	return 0;
+}
 
 static int parse_flag(int c, struct client_options *opt)
 {
@@ -80,10 +107,10 @@ static int parse_flag(int c, struct client_options *opt)
 		fprintf(stderr, "client: -s takes 0 to %d bytes\n", MAX_SIZE);
 		return -1;
 	case NOTIFY:
-		opt->by_send = !strcmp(optarg, "send");
-		if (opt->by_send || !strcmp(optarg, "doorbell"))
+		if (!parse_notify(optarg, &opt->notify))
 			return 0;
-		fprintf(stderr, "client: --notify takes send or doorbell\n");
+		fprintf(stderr,
+			"client: --notify takes send, doorbell or turns\n");
 		return -1;
 	case 'n':
 		opt->count = parse_number(optarg, 1, MAX_COUNT);
@@ -126,13 +153,14 @@ static int make_memory(struct client *c, const struct client_options *opt)
 	const char *text = opt->text ? opt->text :
 				       "Hello, written by RDMA WRITE";
 
-	c->by_send = opt->by_send;
 	c->count = opt->count;
 	c->size = opt->size >= 0 ? (size_t)opt->size :
 		  c->count > 1	 ? 64 :
 				   strlen(text) + 1;
 	c->text = calloc(1, c->size + 1);
-	if (!c->text) {
+	c->times[0] = calloc(c->count, sizeof(*c->times[0]));
+	c->times[1] = calloc(c->count, sizeof(*c->times[1]));
+	if (!c->text || !c->times[0] || !c->times[1]) {
 		report("calloc", errno);
 		return -1;
 	}
@@ -159,6 +187,8 @@ static void deregister_memory(struct client *c)
 		report("ibv_dereg_mr", errno);
 	if (c->text_mr && ibv_dereg_mr(c->text_mr))
 		report("ibv_dereg_mr", errno);
+	free(c->times[0]);
+	free(c->times[1]);
 	free(c->text);
 }
 
@@ -317,15 +347,20 @@ static int wait_until_done(struct client *c, uint32_t seq)
 	return 0;
 }
 
-static int send_message(struct client *c, uint32_t seq)
+static int send_message(struct client *c, uint32_t seq, enum notify notify)
 {
+	long long start = now_us();
+
 	if (c->count > 1 && post_receive(c))
 		return -1;
 	if (post_write(c, 0, c->text_mr, c->text, c->size, &c->buffer))
 		return -1;
-	if (c->by_send ? post_done(c) : ring_doorbell(c, seq))
+	if (notify == BY_SEND ? post_done(c) : ring_doorbell(c, seq))
 		return -1;
-	return wait_until_done(c, seq);
+	if (wait_until_done(c, seq))
+		return -1;
+	c->times[notify][c->taken[notify]++] = now_us() - start;
+	return 0;
 }
 
 /* Message SEQ as letters, others for each SEQ, and a NUL as its last byte. */
@@ -337,10 +372,38 @@ static void fill_text(struct client *c, uint32_t seq)
 		c->text[i] = 'a' + pattern_byte(seq, i) % 26;
 }
 
+static int compare(const void *a, const void *b)
+{
+	long long difference = *(const long long *)a - *(const long long *)b;
+
+	return difference < 0 ? -1 : difference > 0;
+}
+
+/*
+ * The median: half of the messages took so long or less. An average would be
+ * that of the few that took a hundred times as long because somebody else had
+ * the CPU.
+ */
+static void print_times(struct client *c, enum notify notify)
+{
+	uint32_t n = c->taken[notify];
+
+	if (n == 0)
+		return;
+	printf("%u message%s of %zu bytes, notice by %s", n, n > 1 ? "s" : "",
+	       c->size, notify_names[notify]);
+	if (c->count > 1) {
+		qsort(c->times[notify], n, sizeof(*c->times[notify]), compare);
+		printf(": median %lld us from the text to the answer",
+		       c->times[notify][n / 2]);
+	}
+	printf("\n");
+}
+
 static int run(struct client *c, const struct client_options *opt)
 {
 	bool letters = opt->size >= 0 || opt->count > 1;
-	long long start, busy = 0;
+	enum notify notify;
 	uint32_t seq;
 
 	if (make_memory(c, opt) || endpoint_open(&c->ep, &opt->common) ||
@@ -354,18 +417,14 @@ static int run(struct client *c, const struct client_options *opt)
 	for (seq = 1; seq <= c->count; seq++) {
 		if (letters)
 			fill_text(c, seq);
-		start = now_us();
-		if (send_message(c, seq))
+		notify = opt->notify != BY_TURNS ? opt->notify :
+			 seq % 2		 ? BY_DOORBELL :
+						   BY_SEND;
+		if (send_message(c, seq, notify))
 			return -1;
-		busy += now_us() - start;
 	}
-	printf("%u message%s of %zu bytes, notice by %s", c->count,
-	       c->count > 1 ? "s" : "", c->size,
-	       c->by_send ? "SEND" : "doorbell");
-	if (c->count > 1)
-		printf(": %.1f us from the text to the answer",
-		       (double)busy / c->count);
-	printf("\n");
+	print_times(c, BY_DOORBELL);
+	print_times(c, BY_SEND);
 	return 0;
 }
 

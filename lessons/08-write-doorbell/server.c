@@ -19,7 +19,8 @@
 
 /*
  * How often the watch looks at the doorbell and the CQ before it looks around
- * once. Looking around is a system call, as slow as some hundred looks.
+ * once. Looking around is a system call, which takes as long as ten looks do, or
+ * thirty.
  */
 #define LOOKS 1000
 

@@ -396,7 +396,7 @@ teardown() {
 @test "bad arguments are named, with the usage and status 2" {
 	local flags
 
-	for flags in '-s -1' '-s 1048577' '-n 0' '-n 1000001' '--notify both' \
+	for flags in '-s -1' '-s 1048577' '-n 0' '-n 1000001' '--notify both' '--notify' \
 		'-m x -n 2' '-p 0' '-t 0' '--what' 'two of'; do
 		run --separate-stderr $asan/$client08 $flags "$ADDR_SERVER"
 		assert_equal "$status" 2
