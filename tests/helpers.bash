@@ -44,7 +44,6 @@ start() {
 	: >"$BATS_TEST_TMPDIR/$name.err"
 	# The shell becomes CMD, so the number that it notes is CMD's. bats
 	# waits for whoever holds its descriptor 3.
-	# shellcheck disable=SC2016 # expanded on the node
 	timeout --foreground -k 5 "$((limit + 10))" \
 		lab/lab exec --timeout "$limit" "$node" \
 		sh -c 'echo $$ >"$0"; exec "$@"' "$(pid_file "$name")" "$@" \
@@ -111,7 +110,6 @@ finish() {
 # signal_job NAME SIGNAL: send the job's process on the node a signal.
 signal_job() {
 	# The number is there once the shell on the node has started.
-	# shellcheck disable=SC2016 # expanded on the node
 	on "${job_node[$1]}" sh -c '
 		for i in $(seq 100); do
 			[ ! -s "$1" ] || break
@@ -148,7 +146,6 @@ pair() {
 # context (ctx) is what every process with a QP, CQ, MR or PD has. A cm_id that
 # listens on every address belongs to no device and is in no sum; lines without
 # a pid are the kernel's own.
-# shellcheck disable=SC2016 # expanded on the node
 readonly list_owned='
 	rm -f "$0"*
 	uptime() {
@@ -216,7 +213,6 @@ lesson_folders() {
 # in_a_row COUNT SERVER CLIENT: one pair after the other, COUNT times, each
 # with programs of its own. The line `listening on` of each server lets the next
 # client go. What they print is in $BATS_TEST_TMPDIR/row.server and row.client.
-# shellcheck disable=SC2016 # expanded on the node
 in_a_row() {
 	local server client
 

@@ -5,6 +5,9 @@
 
 load ../helpers
 
+# For this file, in seconds: a busy machine compiles for a while.
+export BATS_TEST_TIMEOUT=600
+
 # copy_tracked FOLDER PATH...: what git has of these, in the same places there
 copy_tracked() {
 	local into=$1 file

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: MIT
 # What can be told of the Markdown files without running anything: links, the
 # shape of a lesson's README, the course map.
-#
-# shellcheck disable=SC2016 # Markdown has backticks that expand nothing
 
 load ../helpers
 
@@ -73,15 +71,6 @@ load ../helpers
 		README.md)
 	there=$(lesson_folders | sed "s|^lessons/||")
 	assert_equal "$listed" "$there"
-}
-
-@test "common/README.md lists every helper" {
-	local name missing=''
-
-	while IFS= read -r name; do
-		grep -qF "\`$name\`" common/README.md || missing+=" $name"
-	done < <(helpers_of_common)
-	assert_equal "$missing" ""
 }
 
 @test "no block of output in a README is left without a language" {

@@ -110,7 +110,6 @@ runner() {
 @test "a runner that is ended leaves no process and no folder" {
 	local pid i status=0
 
-	# shellcheck disable=SC2016 # the file's own
 	file a 'TEST "one" { echo $$ >"$MARK"; exec sleep 987; }'
 	export TMPDIR=$BATS_TEST_TMPDIR/tmp MARK=$BATS_TEST_TMPDIR/mark
 	mkdir "$TMPDIR"

@@ -71,7 +71,7 @@ teardown() {
 }
 
 @test "a job that a test forgot is stopped" {
-	start server job $bin/02-server/server -t 60
+	start server job "$bin"/02-server/server -t 60
 	wait_line job '^listening on '
 	assert_nothing_left
 	run on server pgrep -x server

@@ -31,7 +31,6 @@ screen_shows() {
 	tmux -L "$socket" -f /dev/null new-session -d -x 150 -y 30 \
 		'make shell; echo "status $?"; cat' 3>&-
 	screen_shows '^server:.*│client:'
-	# shellcheck disable=SC2016 # the node's shell expands it
 	tmux -L "$socket" send-keys 'rdma link; echo sum=$((40 + 2)) $HOSTNAME' Enter
 	screen_shows '│sum=42 client'
 	screen_shows '│link rxe0/1 state ACTIVE'

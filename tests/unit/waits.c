@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Part 2 of rdma_common.h: the clock, signals, bounded waits, addresses. */
+/* Part 2 of rdma_common.h: the clock, signals, bounded waits. */
 #include "unit.h"
-
-#include <arpa/inet.h>
 
 static void clock_goes_forward(void **state)
 {
@@ -72,25 +70,6 @@ static void a_signal_ends_the_wait_and_not_the_program(void **state)
 	close(stop_fd);
 }
 
-static void addresses_are_written_with_their_port(void **state)
-{
-	struct sockaddr_in v4 = { .sin_family = AF_INET,
-				  .sin_port = htons(10121) };
-	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6,
-				   .sin6_port = htons(65535) };
-	struct capture capture;
-
-	(void)state;
-	inet_pton(AF_INET, "10.10.10.1", &v4.sin_addr);
-	inet_pton(AF_INET6, "fd10::1", &v6.sin6_addr);
-	capture_begin(&capture, stdout);
-	print_address((struct sockaddr *)&v4);
-	assert_string_equal(capture_end(&capture), "10.10.10.1:10121");
-	capture_begin(&capture, stdout);
-	print_address((struct sockaddr *)&v6);
-	assert_string_equal(capture_end(&capture), "[fd10::1]:65535");
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -98,7 +77,6 @@ int main(void)
 		cmocka_unit_test(a_readable_descriptor_ends_the_wait),
 		cmocka_unit_test(a_wait_ends_with_its_time),
 		cmocka_unit_test(a_signal_ends_the_wait_and_not_the_program),
-		cmocka_unit_test(addresses_are_written_with_their_port),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
