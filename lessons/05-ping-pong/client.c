@@ -166,11 +166,12 @@ static int slots_create(struct client *c)
 	uint32_t slots = 2 * c->window;
 	/* A region has to have one byte at least, an empty message has none. */
 	size_t bytes = c->size ? slots * c->size : 1;
+	int err;
 
 	/* What is pinned is whole pages, so let the memory begin with one. */
-	c->memory = aligned_alloc(sysconf(_SC_PAGESIZE), bytes);
-	if (!c->memory) {
-		report("aligned_alloc", errno);
+	err = posix_memalign((void **)&c->memory, sysconf(_SC_PAGESIZE), bytes);
+	if (err) {
+		report("posix_memalign", err);
 		return -1;
 	}
 	c->mr = ibv_reg_mr(c->ep.pd, c->memory, bytes, IBV_ACCESS_LOCAL_WRITE);

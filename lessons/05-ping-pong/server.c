@@ -164,10 +164,13 @@ struct pool {
 static int pool_create(struct pool *pool, struct ibv_pd *pd, uint32_t slots,
 		       size_t slot_size)
 {
+	int err;
+
 	/* What is pinned is whole pages: let the memory begin with one. */
-	pool->memory = aligned_alloc(sysconf(_SC_PAGESIZE), slots * slot_size);
-	if (!pool->memory) {
-		report("aligned_alloc", errno);
+	err = posix_memalign((void **)&pool->memory, sysconf(_SC_PAGESIZE),
+			     slots * slot_size);
+	if (err) {
+		report("posix_memalign", err);
 		return -1;
 	}
 	pool->mr = ibv_reg_mr(pd, pool->memory, slots * slot_size,

@@ -213,11 +213,13 @@ static uint8_t untouched_byte(size_t i)
 static int make_memory(struct server *s)
 {
 	size_t i;
+	int err;
 
 	/* What is pinned is whole pages: let the memory begin with one. */
-	s->memory = aligned_alloc(sysconf(_SC_PAGESIZE), s->size);
-	if (!s->memory) {
-		report("aligned_alloc", errno);
+	err = posix_memalign((void **)&s->memory, sysconf(_SC_PAGESIZE),
+			     s->size);
+	if (err) {
+		report("posix_memalign", err);
 		return -1;
 	}
 	for (i = 0; i < s->size; i++)
