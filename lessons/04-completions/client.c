@@ -21,12 +21,6 @@ enum {
 	OF_SEND
 };
 
-enum {
-	WAIT_BUSY = 1,
-	WAIT_EVENT = 2,
-	WAIT_BOTH = WAIT_BUSY | WAIT_EVENT
-};
-
 struct client {
 	struct endpoint ep;
 	struct ibv_mr *mr;
@@ -35,9 +29,10 @@ struct client {
 	} memory; /* what mr covers */
 	uint32_t number; /* of the last request */
 	uint32_t count; /* of all requests */
-	int ways; /* WAIT_.. */
+	bool busy, event; /* the ways of waiting that are measured */
 	int rounds; /* requests for each way */
 	bool solicited; /* sleep for solicited events only */
+	bool answered; /* the answer to the last request has come */
 	long events; /* taken from the completion channel */
 	long empty; /* of these, with no completion behind them */
 };
@@ -61,17 +56,6 @@ static void usage(FILE *out)
 		"Man pages: ibv_poll_cq(3), ibv_req_notify_cq(3), ibv_get_cq_event(3).\n");
 }
 
-static int parse_way(const char *text)
-{
-	if (!strcmp(text, "busy"))
-		return WAIT_BUSY;
-	if (!strcmp(text, "event"))
-		return WAIT_EVENT;
-	if (!strcmp(text, "both"))
-		return WAIT_BOTH;
-	return -1;
-}
-
 static int parse_options(int argc, char **argv, struct options *opt,
 			 struct client *c)
 {
@@ -84,7 +68,8 @@ static int parse_options(int argc, char **argv, struct options *opt,
 	};
 	int flag;
 
-	c->ways = WAIT_BOTH;
+	c->busy = true;
+	c->event = true;
 	c->rounds = 200;
 	while ((flag = getopt_long(argc, argv, COMMON_FLAGS "n:w:s", longs,
 				   NULL)) != -1) {
@@ -93,7 +78,13 @@ static int parse_options(int argc, char **argv, struct options *opt,
 			c->rounds = parse_number(optarg, 1, 1000000);
 			break;
 		case 'w':
-			c->ways = parse_way(optarg);
+			c->busy = strcmp(optarg, "event") != 0;
+			c->event = strcmp(optarg, "busy") != 0;
+			if (c->busy && c->event && strcmp(optarg, "both")) {
+				fprintf(stderr,
+					"client: -w takes busy, event or both\n");
+				return -1;
+			}
 			break;
 		case 's':
 			c->solicited = true;
@@ -105,10 +96,6 @@ static int parse_options(int argc, char **argv, struct options *opt,
 	}
 	if (c->rounds < 0) {
 		fprintf(stderr, "client: -n takes 1 to 1000000 requests\n");
-		return -1;
-	}
-	if (c->ways < 0) {
-		fprintf(stderr, "client: -w takes busy, event or both\n");
 		return -1;
 	}
 	return client_operand(argc, argv, opt);
@@ -195,6 +182,14 @@ static int post_send(struct client *c)
 	return endpoint_post_send(&c->ep, &wr);
 }
 
+static void report_timeout(const struct endpoint *ep)
+{
+	fprintf(stderr,
+		"waited %d s for a completion and none came: is the peer "
+		"frozen, or UDP port 4791 shut?\n",
+		ep->timeout);
+}
+
 /*
  * The first way: poll without a pause. ibv_poll_cq(3) reads memory that the
  * card writes, and asks the kernel nothing: nothing can be quicker, and the CPU
@@ -220,10 +215,7 @@ static int wait_busy(struct client *c, struct ibv_wc *wc)
 		if (ep->disconnected)
 			return 1;
 		if (now_ms() > deadline) {
-			fprintf(stderr,
-				"waited %d s for a completion and none came: "
-				"is the peer frozen, or UDP port 4791 shut?\n",
-				ep->timeout);
+			report_timeout(ep);
 			return -1;
 		}
 		ready = wait_readable(ep->channel->fd, ep->stop_fd, 0);
@@ -289,10 +281,10 @@ static int wait_event(struct client *c, struct ibv_wc *wc)
 			c->empty++;
 
 		/*
-		 * Step 2: arm. Of what is outstanding only the answer is
-		 * solicited; once it is there, the SEND is what we wait for.
+		 * Step 2: arm. Of what can come only the answer is
+		 * solicited; once we have it, the SEND is what we wait for.
 		 */
-		if (arm(c, c->solicited && ep->outstanding == 2))
+		if (arm(c, c->solicited && !c->answered))
 			return -1;
 
 		/* Step 3: did one come between the steps 1 and 2? */
@@ -311,10 +303,7 @@ static int wait_event(struct client *c, struct ibv_wc *wc)
 		if (ready < 0)
 			return -1;
 		if (ready == 0) {
-			fprintf(stderr,
-				"waited %d s for a completion and none came: "
-				"is the peer frozen, or UDP port 4791 shut?\n",
-				ep->timeout);
+			report_timeout(ep);
 			return -1;
 		}
 
@@ -351,16 +340,17 @@ static int check_answer(const struct client *c, const struct ibv_wc *wc)
  */
 static int exchange(struct client *c, wait_fn *wait_wc)
 {
-	bool sent = false, answered = false;
+	bool sent = false;
 	struct ibv_wc wc;
 	int ret;
 
 	c->number++;
+	c->answered = false;
 	c->memory.request.number = htobe32(c->number);
 	c->memory.request.count = htobe32(c->count);
 	if (post_send(c))
 		return -1;
-	while (!sent || !answered) {
+	while (!sent || !c->answered) {
 		ret = wait_wc(c, &wc);
 		if (ret == 1)
 			fprintf(stderr,
@@ -378,7 +368,7 @@ static int exchange(struct client *c, wait_fn *wait_wc)
 			sent = true;
 			continue;
 		}
-		answered = true;
+		c->answered = true;
 		if (check_answer(c, &wc) || post_receive(c))
 			return -1;
 	}
@@ -441,14 +431,10 @@ static int measure(struct client *c, const char *name, wait_fn *wait_wc)
 
 static int run(struct client *c)
 {
-	c->count = c->rounds;
-	if (c->ways == WAIT_BOTH)
-		c->count += c->rounds;
-	if (c->ways & WAIT_EVENT)
-		c->count++;
-	if ((c->ways & WAIT_BUSY) && measure(c, "busy", wait_busy))
+	c->count = (c->busy + c->event) * c->rounds + c->event;
+	if (c->busy && measure(c, "busy", wait_busy))
 		return -1;
-	if (!(c->ways & WAIT_EVENT))
+	if (!c->event)
 		return 0;
 	if (show_empty_event(c))
 		return -1;

@@ -162,6 +162,24 @@ static int post_send(struct server *s)
 	return endpoint_post_send(&s->ep, &wr);
 }
 
+/* The time is over. Is there a completion, of which no event has told us? */
+static void report_timeout(struct endpoint *ep)
+{
+	struct ibv_wc wc;
+
+	if (endpoint_poll(ep, &wc) > 0)
+		fprintf(stderr,
+			"waited %d s for an event and none came, and a "
+			"completion is in the CQ: it came before the arming, "
+			"so it raised no event\n",
+			ep->timeout);
+	else
+		fprintf(stderr,
+			"waited %d s for a completion and none came: "
+			"is the peer frozen, or UDP port 4791 shut?\n",
+			ep->timeout);
+}
+
 /* Poll without a pause, as at the client. */
 static int wait_busy(struct server *s, struct ibv_wc *wc)
 {
@@ -178,10 +196,7 @@ static int wait_busy(struct server *s, struct ibv_wc *wc)
 		if (ep->disconnected)
 			return 1;
 		if (now_ms() > deadline) {
-			fprintf(stderr,
-				"waited %d s for a completion and none came: "
-				"is the peer frozen, or UDP port 4791 shut?\n",
-				ep->timeout);
+			report_timeout(ep);
 			return -1;
 		}
 		ready = wait_readable(ep->channel->fd, ep->stop_fd, 0);
@@ -235,24 +250,6 @@ static int be_slow(struct server *s)
 		fprintf(stderr, "waited %d s for the first request\n",
 			s->ep.timeout);
 	return ready == 1 ? take_notice(s) : -1;
-}
-
-/* The time is over. Is there a completion, of which no event has told us? */
-static void report_timeout(struct endpoint *ep)
-{
-	struct ibv_wc wc;
-
-	if (endpoint_poll(ep, &wc) > 0)
-		fprintf(stderr,
-			"waited %d s for an event and none came, and a "
-			"completion is in the CQ: it came before the arming, "
-			"so it raised no event\n",
-			ep->timeout);
-	else
-		fprintf(stderr,
-			"waited %d s for a completion and none came: "
-			"is the peer frozen, or UDP port 4791 shut?\n",
-			ep->timeout);
 }
 
 /* Sleep until there is an event: the steps of the client. */
