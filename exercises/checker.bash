@@ -399,6 +399,9 @@ ended_by_itself() {
 		saw "your $learner was still running after $((ms / 1000)) s and was stopped"
 		stuck=$(ask learner 'stuck // empty | tojson')
 		[ -z "$stuck" ] || saw "it was inside $(where "$stuck")"
+		case $stuck in
+		*'"rdma_destroy_id"'* | *'"ibv_destroy_cq"'*) fits ack ;;
+		esac
 		return 1
 		;;
 	stop)
@@ -483,28 +486,23 @@ no_sanitizer_report() {
 # add_circumstances: a program that crashed, hung or flooded is told of, whatever
 # the checkpoint was about
 add_circumstances() {
+	local hint=$other_hint
+
 	[ "$run" != - ] || return 0
 	ended_by_itself >"$work/circumstances" || true
+	other_hint=$hint
 	grep -qFf "$work/circumstances" "$work/said" ||
 		cat "$work/circumstances" >>"$work/said"
 }
 
 # fitting_hint I: the hint for checkpoint I, in $fits; or what matters more
 fitting_hint() {
-	local stuck
-
 	fits=${other_hint:-${checkpoint_hints[$1]}}
 	[ "$run" != - ] || return 0
 	ended learner
 	case $how in
 	signal) fits=crash ;;
 	stop) [[ $flags != *flood* ]] || fits=flood ;;
-	time)
-		stuck=$(ask learner 'stuck | .call // empty')
-		case $stuck in
-		rdma_destroy_id | ibv_destroy_cq) fits=ack ;;
-		esac
-		;;
 	esac
 	[[ $flags != *orphans* ]] || fits=fork
 }

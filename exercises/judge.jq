@@ -6,8 +6,8 @@
 # not make it.
 
 # The program's own calls; of one name, or of several.
-def own: map(select(.in == null));
-def calls(names): map(select(.in == null and (.call | IN(names))));
+def own: map(select(.in == null and .lib == null));
+def calls(names): own | map(select(.call | IN(names)));
 
 # Those that came back, and did what they were asked to do.
 def good: map(select(.t1 != null and .error == null));
@@ -56,8 +56,38 @@ def left_over:
 # Calls that take something away and could not.
 def failed_to_take:
 	(kinds | map(.take)) as $takes
-	| map(select(.in == null and .error != null and (.call | IN($takes[]))));
+	| own | map(select(.error != null and (.call | IN($takes[]))));
 
 # The call in which the program was when it was stopped.
-def stuck: map(select(.in == null and .t1 == null and .t0 != null
+def stuck: own | map(select(.t1 == null and .t0 != null
 		      and (.call | startswith("trace_") | not))) | last;
+
+# What of the send queue is with the card, step by step: .most requests at a time,
+# .writes of them WRITEs, .twice a request from memory that was with the card. A
+# completion tells of all the requests before it as well.
+def with_card:
+	reduce (calls("ibv_post_send", "ibv_poll_cq") | good[]) as $c
+		({ now: [], most: 0, writes: 0, twice: 0 };
+		if $c.wcs then
+			reduce $c.wcs[] as $wc (.;
+				(.now | map(.signaled and .wr_id == $wc.wr_id)
+				 | index(true)) as $i
+				| if $i == null or $wc.opcode == "RECV" then .
+				  else .now |= .[$i + 1:] end)
+		elif $c.wrs then
+			reduce $c.wrs[] as $wr (.;
+				{ wr_id: $wr.wr_id, addr: $wr.sges[0].addr,
+				  write: ($wr.opcode == "RDMA_WRITE"),
+				  signaled: ($wr.flags | index("SIGNALED") != null)
+				} as $new
+				| (if $new.addr and any(.now[]; .addr == $new.addr)
+				   then .twice += 1 else . end)
+				| .now += [$new]
+				| .most = ([.most, (.now | length)] | max)
+				| .writes = ([.writes, (.now | map(select(.write))
+					| length)] | max))
+		else . end);
+
+# How many buffers had other bytes in them when their request completed than when
+# it was posted. The run needs VERBS_TRACE_DATA.
+def changed: [calls("ibv_poll_cq")[].wcs[]? | .changed[]?] | length;

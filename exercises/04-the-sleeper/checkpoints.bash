@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016,SC2034 # questions to jq; variables of the checker
+#
+# What make check EXERCISE=04 looks at. README.md in exercises/ explains how.
+
+learner=server
+
+checkpoint builds - build "It builds"
+checkpoint connects tidying connect "A client gets a connection"
+checkpoint while_tidying tidying 2 "A message that comes while it tidies up is answered"
+checkpoint all_of_burst burst 1 "Of many messages at once, every one is answered"
+checkpoint looks_again burst 2 "After each arming it looks, until there is nothing, before it sleeps"
+checkpoint sleeps tidying 3 "Where there is nothing to do it sleeps"
+checkpoint acknowledged burst 4 "The events of the CQ are acknowledged, and it ends with 0"
+checkpoint nothing_left burst cleanup "Nothing is left over"
+checkpoint no_sanitizer_report asan sanitizer "The sanitizers find nothing"
+checkpoint no_warnings - warnings "The compiler warns of nothing"
+
+# The sixteen come while the server tidies up.
+run_burst() {
+	server=(-t "$t" -w $((100 * slow)))
+	client=(-t "$t" -b 1 -b 16 -b 7)
+}
+
+# Each message comes while the server tidies up.
+run_tidying() {
+	server=(-t "$t" -w $((300 * slow)))
+	client=(-t "$t" -b 1 -b 1 -b 1)
+}
+
+run_asan() {
+	run_burst
+	variant=asan
+}
+
+# answered N: the bursts that the client saw answered whole
+answered() {
+	grep -cE '^burst of ([0-9]+): \1 answered$' "$(output peer)" || true
+}
+
+connects() {
+	grep -qx connected "$(output peer)" || saw "the client got no connection"
+}
+
+all_of_burst() {
+	[ "$(answered)" = 3 ] && return
+	saw "the client sent bursts of 1, 16 and 7 messages:"
+	quote_lines <(grep -a '^burst' "$(output peer)") 3
+	return 1
+}
+
+while_tidying() {
+	[ "$(answered)" = 3 ] && return
+	saw "the client sent three messages, one after the other's answer:"
+	quote_lines <(grep -a '^burst' "$(output peer)") 3
+	return 1
+}
+
+# Between an arming and the sleep that follows it there has to be a look, and the
+# last look must have found less than it asked for. The sleep is a poll(2), which
+# is not recorded; the taking of the event is.
+looks_again() {
+	local slept
+
+	slept=$(ask learner '
+		reduce calls("ibv_req_notify_cq", "ibv_poll_cq", "ibv_get_cq_event")[]
+			as $c ({ armed: false, full: false, slept: null };
+			if $c.call == "ibv_req_notify_cq" then .armed = true
+			elif $c.call == "ibv_poll_cq" then
+				.armed = false | .full = ($c.ret == $c.max)
+			elif .slept then .
+			elif .armed then .slept = "blind"
+			elif .full then .slept = "full"
+			else . end)
+		| .slept // empty')
+	case $slept in
+	blind)
+		saw "it slept after an arming (ibv_req_notify_cq) without a look" \
+			"(ibv_poll_cq) in between"
+		;;
+	full)
+		fits 1
+		saw "it slept after a look (ibv_poll_cq) that had found as many as it had" \
+			"asked for: there may have been more"
+		;;
+	esac
+}
+
+sleeps() {
+	local looks
+
+	holds learner 'calls("ibv_get_cq_event") | good | length > 0' ||
+		saw "no event was ever taken from the completion channel" ||
+		return
+	looks=$(ask learner '[calls("ibv_poll_cq")[] | select(.ret == 0)
+		| .calls // 1] | add // 0')
+	[ "$looks" -lt 200 ] ||
+		saw "the CQ was looked at $looks times in vain: that is not sleeping"
+}
+
+acknowledged() {
+	local got acked
+
+	ended_by_itself || return
+	got=$(ask learner 'calls("ibv_get_cq_event") | good | length')
+	acked=$(ask learner '[calls("ibv_ack_cq_events")[].nevents] | add // 0')
+	[ "$got" = "$acked" ] ||
+		saw "$got events were taken from the completion channel, $acked acknowledged" ||
+		return
+	exit_status 0
+}
