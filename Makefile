@@ -36,13 +36,14 @@ shell:
 ## make wire LESSON=08 PCAP=file SVG=file   keep the capture; draw the ladder
 .PHONY: wire
 wire:
-	@MAKEFLAGS= tools/wire/wire $(LESSON) -- $(ARGS)
+	@MAKEFLAGS= tools/wire/wire $(if $(EXERCISE),exercises/$(EXERCISE),$(LESSON)) -- $(ARGS)
 
 ## make trace LESSON=08         verbs calls, packets and completions on one time line
 ## make trace LESSON=08 ALL=1 OUT=file   with the libraries' own calls; as JSON lines
+## make trace EXERCISE=03       the same of an exercise (make wire EXERCISE=03 as well)
 .PHONY: trace
 trace:
-	@MAKEFLAGS= tools/trace/trace $(LESSON) -- $(ARGS)
+	@MAKEFLAGS= tools/trace/trace $(if $(EXERCISE),exercises/$(EXERCISE),$(LESSON)) -- $(ARGS)
 
 ## make figures                 draw the packets of each lesson into its folder (wire.svg)
 ## make figures LESSON=08       of one lesson

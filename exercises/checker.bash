@@ -501,7 +501,7 @@ fitting_hint() {
 	[ "$run" != - ] || return 0
 	ended learner
 	case $how in
-	signal) fits=crash ;;
+	signal) fits=${other_hint:-crash} ;;
 	stop) [[ $flags != *flood* ]] || fits=flood ;;
 	esac
 	[[ $flags != *orphans* ]] || fits=fork

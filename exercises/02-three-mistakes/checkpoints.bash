@@ -65,6 +65,8 @@ message() {
 
 name() {
 	grep -qx 'welcome: Grace Hopper' "$(output peer)" && return
+	# A crash is the same mistake.
+	fits 2
 	saw "the client said that it is Grace Hopper; it was"
 	if grep -q '^welcome: ' "$(output peer)"; then
 		quote_lines <(grep -a '^welcome: ' "$(output peer)") 1

@@ -94,7 +94,7 @@ sleeps() {
 		return
 	looks=$(ask learner '[calls("ibv_poll_cq")[] | select(.ret == 0)
 		| .calls // 1] | add // 0')
-	[ "$looks" -lt 200 ] ||
+	[ "$looks" -lt 60 ] ||
 		saw "the CQ was looked at $looks times in vain: that is not sleeping"
 }
 

@@ -46,21 +46,23 @@ read_arguments() {
 	find_folder
 }
 
-# find_folder: the lesson's folder, by number or by name, in $folder
+# find_folder: the folder of the lesson, by number or by name, in $folder. Of an
+# exercise: exercises/NUMBER.
 find_folder() {
-	local each
+	local each slug parent=lessons name=$lesson
+	if [[ $lesson == exercises/* ]]; then
+		parent=exercises name=${lesson#exercises/}
+	fi
 	folder=
-	for each in lessons/[0-9][0-9]-*/; do
+	for each in "$parent"/[0-9][0-9]-*/; do
 		each=${each%/}
-		case $lesson in
-		"${each#lessons/}" | "${each#lessons/[0-9][0-9]-}" | "${each:8:2}" | \
-			"${each:9:1}" | "$each")
-			[[ ${each:8:1} != 0 && $lesson == "${each:9:1}" ]] ||
-				folder=$each
-			;;
+		slug=${each#*/}
+		case $name in
+		"$slug" | "${slug#*-}" | "${slug%%-*}" | "$each") folder=$each ;;
+		"${slug:1:1}") [[ ${slug:0:1} != 0 ]] || folder=$each ;;
 		esac
 	done
-	[[ $folder ]] || bad_usage "$lesson: no such lesson"
+	[[ $folder ]] || bad_usage "$lesson: there is no such pair"
 }
 
 # need_lab: the packets can be seen between two virtual machines only
