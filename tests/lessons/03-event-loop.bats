@@ -204,16 +204,17 @@ connect() {
 
 	while read -r stage state; do
 		echo "the client at $stage"
-		serve peer "$server" -t 3
+		# Its errors are in its output here, to be waited for.
+		serve peer sh -c 'exec "$0" -t 5 2>&1' "$server"
 		start client other "$peers"/badclient --at "$stage" --do stall \
 			--text hello "$ADDR_SERVER"
 		wait_line other '^stalling'
 		wait_line peer "^-> $state"
-		finish peer
-		assert_equal "$status" 1
-		[[ $stderr == *"waited 3 s while $state and nothing came: is the peer alive"* ]]
+		wait_line peer "^waited 5 s while $state and nothing came: is the peer alive"
 		signal_job other KILL
 		finish other
+		finish peer
+		assert_equal "$status" 1
 	done <<-'END'
 		request ACCEPTING
 		sent RECEIVED
