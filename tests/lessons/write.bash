@@ -134,32 +134,6 @@ expected_rounds() {
 	done
 }
 
-# connects N PORT SERVER_CMD -- CLIENT_CMD: the pair N times in a row, and
-# nothing said of it but the number of rounds that both sides were content with.
-connects() {
-	local n=$1 port=$2 server=$3 client=$5
-
-	# shellcheck disable=SC2016 # expanded on the nodes
-	LIMIT=220 on server sh -c '
-		for i in $(seq "$0"); do
-			$1 -p "$2" 2>&1
-			echo "ended $?"
-		done' "$n" "$server" "$port" |
-		LIMIT=220 on client sh -c '
-		good=0
-		while read -r word rest; do
-			case $word in
-			listening) $0 -p "$2" "$1" >/dev/null </dev/null && mine=0 ;;
-			ended)
-				if [ "$rest $mine" = "0 0" ]; then
-					good=$((good + 1))
-				fi
-				mine=1
-				;;
-			esac
-		done
-		echo "$good"' "$client" "$ADDR_SERVER" "$port"
-}
 
 # finish_after_loss CLIENT_STATUS CLIENT_STDERR: on a bad wire either both sides
 # were content, or one of them has said what no card could cure; in no case has

@@ -102,10 +102,13 @@ static int reap(const char *what)
 
 static size_t from_hex(uint8_t *to, size_t room)
 {
-	size_t n = 0;
+	char digits[3] = "";
+	size_t n;
 
-	while (n < room && sscanf(private_hex + 2 * n, "%2hhx", to + n) == 1)
-		n++;
+	for (n = 0; n < room && n < strlen(private_hex) / 2; n++) {
+		memcpy(digits, private_hex + 2 * n, 2);
+		to[n] = strtoul(digits, NULL, 16);
+	}
 	return n;
 }
 
