@@ -34,12 +34,12 @@ struct loop {
 	int status;
 };
 
-#define MUST(what)                                             \
-	do {                                                   \
-		if (!(what)) {                                 \
+#define MUST(what)                                            \
+	do {                                                  \
+		if (!(what)) {                                \
 			fprintf(stderr, "loop: %s\n", #what); \
-			exit(1);                               \
-		}                                              \
+			exit(1);                              \
+		}                                             \
 	} while (0)
 
 static int is(const char *name)
@@ -212,9 +212,8 @@ static void receive(struct loop *l, uint64_t wr_id)
 	struct ibv_sge sge = { .addr = (uintptr_t)l->b.buffer,
 			       .length = 256,
 			       .lkey = l->b.mr->lkey };
-	struct ibv_recv_wr *bad, wr = { .wr_id = wr_id,
-					.sg_list = &sge,
-					.num_sge = 1 };
+	struct ibv_recv_wr *bad,
+		wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 };
 
 	if (l->srq)
 		MUST(!ibv_post_srq_recv(l->srq, &wr, &bad));

@@ -72,7 +72,9 @@ static void set_operations(void)
 
 static int post(uint64_t wr_id)
 {
-	struct ibv_sge sge = { .addr = 0x7ffff3a3e010, .length = 64, .lkey = 7 };
+	struct ibv_sge sge = { .addr = 0x7ffff3a3e010,
+			       .length = 64,
+			       .lkey = 7 };
 	struct ibv_send_wr *bad, wr = {
 		.wr_id = wr_id,
 		.sg_list = &sge,
@@ -87,14 +89,22 @@ static int post(uint64_t wr_id)
 
 /* ---- what it costs -------------------------------------------------------- */
 
-enum kind { POST_SEND, POST_RECV, POLL, POLL_EMPTY, NOTIFY, KINDS };
+enum kind {
+	POST_SEND,
+	POST_RECV,
+	POLL,
+	POLL_EMPTY,
+	NOTIFY,
+	KINDS
+};
 
 static void one(enum kind kind)
 {
-	struct ibv_sge sge = { .addr = 0x7ffff3a3e010, .length = 64, .lkey = 7 };
-	struct ibv_recv_wr *bad, wr = { .wr_id = 3,
-					.sg_list = &sge,
-					.num_sge = 1 };
+	struct ibv_sge sge = { .addr = 0x7ffff3a3e010,
+			       .length = 64,
+			       .lkey = 7 };
+	struct ibv_recv_wr *bad,
+		wr = { .wr_id = 3, .sg_list = &sge, .num_sge = 1 };
 	struct ibv_wc wc;
 
 	switch (kind) {
@@ -138,10 +148,10 @@ static int compare(const void *a, const void *b)
 
 static int bench(void)
 {
-	static const char *const names[] = {
-		"ibv_post_send", "ibv_post_recv", "ibv_poll_cq that finds one",
-		"ibv_poll_cq that finds none", "ibv_req_notify_cq"
-	};
+	static const char *const names[] = { "ibv_post_send", "ibv_post_recv",
+					     "ibv_poll_cq that finds one",
+					     "ibv_poll_cq that finds none",
+					     "ibv_req_notify_cq" };
 	double bare[KINDS][ROUNDS], with[KINDS][ROUNDS];
 	int kind, i;
 

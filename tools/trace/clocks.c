@@ -98,12 +98,18 @@ void fit_clocks(struct run *run, struct clock_fit fits[SIDES])
 	enum side side, zero = run->all[WIRE].count ? WIRE : CLIENT;
 	int i;
 
+	for (side = CLIENT; side < SIDES; side++)
+		fit(&run->all[side], &fits[side]);
 	for (side = CLIENT; side < SIDES; side++) {
 		struct events *events = &run->all[side];
+		enum side peer = other(side);
 
-		fit(events, &fits[side]);
 		/* Nothing to go by: trust the calendars. */
-		if (!fits[side].known)
+		if (!fits[side].known && fits[peer].known)
+			fits[side].offset = fits[peer].offset +
+					    calendar(run, side) -
+					    calendar(run, peer);
+		else if (!fits[side].known)
 			fits[side].offset =
 				calendar(run, side) - calendar(run, zero);
 		for (i = 0; i < events->count; i++) {

@@ -308,8 +308,8 @@ static void about_clocks(const struct run *run, const struct clock_fit *fits,
 	int side;
 
 	if (!fits[CLIENT].known || !fits[SERVER].known) {
-		fprintf(out, "clocks: too few packets to compare them; the "
-			     "machines' own time is shown\n");
+		fprintf(out, "clocks: too few packets to compare them by; the "
+			     "machines' calendars were believed\n");
 	} else {
 		fprintf(out, "clocks: the client's is %.3f ms %s the server's",
 			fabs(difference) / 1e6,
