@@ -67,7 +67,7 @@ stopped_at() {
 	shift 2
 	for signal in INT TERM; do
 		[ $# = 0 ] || serve "$bad" "$@"
-		start client client "$client" "$address"
+		start client client "$client" -t 30 "$address"
 		wait_line client "$regex"
 		before=$SECONDS
 		signal_job client $signal
@@ -76,7 +76,7 @@ stopped_at() {
 		[[ $stderr == 'stopped by '@(Interrupt|Terminated) ]] ||
 			fail "$stderr"
 		assert_line --index -1 '20 rdma_destroy_event_channel'
-		[ $((SECONDS - before)) -lt 8 ] || fail "it took too long"
+		[ $((SECONDS - before)) -lt 25 ] || fail "it took too long"
 		[ $# = 0 ] || signal_job server TERM || true
 		[ $# = 0 ] || finish server
 	done
@@ -103,7 +103,7 @@ retry_refused() {
 	local variant
 
 	for variant in gcc-O0 gcc-O2 asan-O0 asan-O2; do
-		serve build/$variant/02-server/server
+		serve build/$variant/02-server/server -t 30
 		run --separate-stderr on client \
 			build/$variant/01-client/client "$ADDR_SERVER"
 		assert_success
@@ -121,7 +121,7 @@ retry_refused() {
 	zone=$(on server ip -6 -o address show dev link0 scope link |
 		grep -o 'fe80[^/ ]*')
 	for address in "$ADDR6_SERVER" server "$zone%link0"; do
-		serve "$server"
+		serve "$server" -t 30
 		run --separate-stderr on client "$client" "$address"
 		assert_success
 		assert_line "1 rdma_getaddrinfo: $address port 10121"
@@ -131,7 +131,7 @@ retry_refused() {
 }
 
 @test "-a names our own address, -p the port" {
-	serve "$server" -p 4711
+	serve "$server" -t 30 -p 4711
 	on client "$client" -a "$ADDR_CLIENT" --port 4711 "$ADDR_SERVER"
 	finish server
 	assert_equal "$status" 0
@@ -142,13 +142,13 @@ retry_refused() {
 
 	for size in 0 1 4096; do
 		text=$(printf '%*s' "$size" '' | tr ' ' x)
-		serve "$server"
+		serve "$server" -t 30
 		on client "$client" -m "$text" "$ADDR_SERVER"
 		finish server
 		assert_line "16 ibv_poll_cq: received $size bytes: $text"
 	done
 	text=$(printf '\001\377\n\200%%s\t')x
-	serve "$server"
+	serve "$server" -t 30
 	on client "$client" --message "$text" "$ADDR_SERVER"
 	finish server
 	[[ $output == *"received 8 bytes: $text"* ]]
@@ -258,7 +258,7 @@ retry_refused() {
 }
 
 @test "no memory may be pinned, or too little" {
-	serve "$server"
+	serve "$server" -t 30
 	run --separate-stderr as_nobody client \
 		bash -c "ulimit -l 0; build/gcc-O2/01-client/client $ADDR_SERVER"
 	assert_failure 1
@@ -272,7 +272,7 @@ retry_refused() {
 }
 
 @test "another user than root can run it" {
-	serve "$server"
+	serve "$server" -t 30
 	run as_nobody client build/gcc-O2/01-client/client "$ADDR_SERVER"
 	assert_success
 }
@@ -284,7 +284,7 @@ refused='.*got RDMA_CM_EVENT_REJECTED, status 28: consumer reject: a server is t
 @test "the server refuses, or ends when it has been asked" {
 	local words
 
-	serve "$server" --reject
+	serve "$server" -t 30 --reject
 	fails_with "$refused" "$client" "$ADDR_SERVER"
 	for words in reject exit kill leave; do
 		serve "$bad" --at request --do "$words"

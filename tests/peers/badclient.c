@@ -62,6 +62,7 @@ static int run(struct peer *p)
 	if (endpoint_wait_event(&p->ep, RDMA_CM_EVENT_ESTABLISHED))
 		return -1;
 	p->ep.connected = true;
+	p->through = true;
 	if ((ret = at_stage(p, "established")))
 		return ret;
 	for (long i = 0; i < p->unasked; i++)
@@ -85,6 +86,7 @@ static int run(struct peer *p)
 int main(int argc, char **argv)
 {
 	struct peer peer = { 0 };
+	long long deadline;
 	int ret = 0;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -97,9 +99,13 @@ int main(int argc, char **argv)
 		usage(stdout);
 		return EXIT_DONE;
 	}
+	deadline = now_ms() + peer.opt.timeout * 1000LL;
 	while (ret >= 0 && peer.times-- > 0) {
-		ret = run(&peer);
-		peer_destroy(&peer);
+		do {
+			ret = run(&peer);
+			peer_destroy(&peer);
+		} while (peer.persist && ret < 0 && !peer.through &&
+			 now_ms() < deadline);
 	}
 	return ret < 0 ? EXIT_FAILED : EXIT_DONE;
 }

@@ -43,6 +43,8 @@ struct peer {
 	long rnr_retry;
 	long retry;
 	long depth; /* responder_resources and initiator_depth */
+	bool persist; /* client: try again until there is a server */
+	bool through; /* it was there */
 	long times; /* how many clients to serve, or connections to make */
 	int arrived[WR_ATOMIC + 1]; /* completions seen and not yet waited for */
 	uint8_t *memory[2]; /* offered to the peer: addr, rkey, size in
@@ -73,6 +75,7 @@ enum { /* flags without a letter */
 	FLAG_MEMORY2,
 	FLAG_TIMES,
 	FLAG_STDIN,
+	FLAG_PERSIST,
 };
 
 #define PEER_USAGE                                                                              \
@@ -88,6 +91,7 @@ enum { /* flags without a letter */
 	"  --unasked N          send N messages right after ESTABLISHED\n"                      \
 	"  --echo               server: send each message back; client: wait for it\n"          \
 	"  --retry N --rnr-retry N --depth N   what the handshake says (6, 3, 0)\n"             \
+	"  --persist            client: try again until there is a server\n"                    \
 	"  --times N            clients to serve, or connections to make, one by one (1)\n"
 
 static const struct option peer_flags[] = {
@@ -109,6 +113,7 @@ static const struct option peer_flags[] = {
 	{ "memory", required_argument, NULL, FLAG_MEMORY },
 	{ "memory2", required_argument, NULL, FLAG_MEMORY2 },
 	{ "stdin", no_argument, NULL, FLAG_STDIN },
+	{ "persist", no_argument, NULL, FLAG_PERSIST },
 	{ "times", required_argument, NULL, FLAG_TIMES },
 	{ NULL, 0, NULL, 0 },
 };
@@ -150,6 +155,9 @@ static inline int peer_flag(struct peer *p, int c)
 	case FLAG_TEXT:
 		p->text = optarg;
 		p->size = strlen(optarg);
+		return 0;
+	case FLAG_PERSIST:
+		p->persist = true;
 		return 0;
 	case FLAG_STDIN:
 		p->from_stdin = true;
