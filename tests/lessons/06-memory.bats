@@ -1,0 +1,412 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Lesson 06: memory regions, their rights, and an address that is handed over.
+
+load ../helpers
+
+setup_file() {
+	build asan-O0/06-memory asan-O2/06-memory gcc-O0/06-memory \
+		gcc-O2/06-memory peers
+}
+
+setup() {
+	server=build/asan-O0/06-memory/server
+	client=build/asan-O0/06-memory/client
+	peers=build/peers
+}
+
+teardown() {
+	[ -z "${frozen:-}" ] || lab/lab thaw "$frozen"
+	[ -z "${impaired:-}" ] || lab/lab impair clear
+	assert_nothing_left
+}
+
+freeze() {
+	frozen=$1
+	lab/lab freeze "$1"
+}
+
+impair() {
+	impaired=1
+	lab/lab impair "$@"
+}
+
+# serve COMMAND...: start a server of any kind, and wait for its port.
+serve() {
+	start server peer "$@"
+	wait_line peer '^listening on '
+}
+
+# connect [ARG...]: the lesson's client.
+connect() {
+	run --separate-stderr on client "$client" "$@" "$ADDR_SERVER"
+}
+
+# succeeded: the client must have.
+succeeded() {
+	[ "$status" = 0 ] && return
+	printf "client: status %s\n%s\n%s\n" "$status" "$output" "$stderr"
+	return 1
+}
+
+# finished STATUS: the server must have ended with it.
+finished() {
+	finish peer
+	[ "$status" = "$1" ] && return
+	show_job peer
+	return 1
+}
+
+@test "the client writes into the region that the server hands over" {
+	run pair 06
+	succeeded
+	assert_line --regexp "^server \| our memory: 1048576 bytes at 0x[0-9a-f]+, lkey 0x[0-9a-f]+, rkey 0x[0-9a-f]+$"
+	assert_line --regexp "^client \| the server's memory: 1048576 bytes at 0x[0-9a-f]+, rkey 0x[0-9a-f]+$"
+	assert_line 'client | completed: success'
+	assert_line 'server | the client has disconnected; our QP is in RTS, as it should be'
+	assert_line 'server | 4096 bytes were written, every one right; 1044480 were not touched'
+	# What the server says of its memory is what the client is told.
+	[[ $output =~ our\ memory:\ 1048576\ bytes\ at\ (0x[0-9a-f]+) ]]
+	assert_line --partial "RDMA WRITE of 4096 bytes to ${BASH_REMATCH[1]}"
+}
+
+@test "the pair runs in every build, over IPv4 and IPv6" {
+	BIN=build/asan-O0 IPV=6 pair 06
+	BIN=build/asan-O2 pair 06
+	BIN=build/gcc-O0 pair 06
+}
+
+@test "what can be registered, and what cannot" {
+	local line
+
+	run pair 06
+	succeeded
+	for line in 'no right +lkey' 'LOCAL_WRITE +lkey' 'REMOTE_READ +lkey' \
+		'REMOTE_WRITE +Invalid argument' \
+		'LOCAL_WRITE, REMOTE_WRITE +lkey' \
+		'REMOTE_ATOMIC +Invalid argument' \
+		'LOCAL_WRITE, REMOTE_ATOMIC +lkey' \
+		'no bytes at all +Invalid argument' 'read-only, no right +lkey' \
+		'read-only, LOCAL_WRITE +Bad address' 'not mapped +Bad address'; do
+		assert_line --regexp "^server \|   $line( |$)"
+	done
+}
+
+@test "writes of 0 bytes to 1 MiB arrive with every byte right" {
+	local size
+
+	for size in 0 1 1023 1024 1025 4096 65536 1048576; do
+		serve "$server"
+		connect --size $size
+		succeeded
+		finished 0
+		if [ $size = 0 ]; then
+			assert_line 'nothing was written'
+		else
+			assert_line "$size bytes were written, every one right; $((1048576 - size)) were not touched"
+		fi
+	done
+}
+
+@test "a region is pinned in whole pages" {
+	local size
+
+	for size in 1:4 4096:4 4097:8 1048576:1024; do
+		serve build/gcc-O2/06-memory/server --size ${size%:*}
+		connect --size 1
+		succeeded
+		finished 0
+		assert_line "pinned: ${size#*:} kB"
+	done
+}
+
+@test "more than RLIMIT_MEMLOCK cannot be pinned by a user who is not root" {
+	[ "${LAB:-vm}" = vm ] || skip "only on the virtual machines"
+	local nobody=(setpriv --reuid 65534 --clear-groups prlimit)
+
+	serve "${nobody[@]}" --memlock=1048576 build/gcc-O2/06-memory/server
+	connect
+	succeeded
+	finished 0
+	assert_line 'RLIMIT_MEMLOCK: 1024 kB'
+
+	serve "${nobody[@]}" --memlock=65536 build/gcc-O2/06-memory/server
+	connect
+	assert_failure 1
+	finished 1
+	[[ $stderr == 'ibv_reg_mr: Cannot allocate memory: more memory than RLIMIT_MEMLOCK lets us pin'* ]]
+}
+
+# refused SERVER_FLAGS CLIENT_FLAGS STATUS QP: one line of the README's table
+refused() {
+	echo "server $1, client $2"
+	# shellcheck disable=SC2086 # flags are words
+	serve "$server" $1
+	# shellcheck disable=SC2086
+	connect $2
+	assert_failure 1
+	[[ $stderr =~ ^'completion of the RDMA WRITE (wr_id '[0-9]+'): '.*', status '($3)', vendor syndrome' ]]
+	finished 0
+	assert_line --partial "the client has disconnected; our QP is in $4"
+}
+
+@test "a right that is missing: status 10 or 9, and nothing is written" {
+	local missing
+
+	for missing in remote-write same-pd region; do
+		refused "--missing $missing" '' 10 'ERR: something was refused'
+		assert_line 'nothing was written'
+	done
+	refused '--missing qp-right' '' 9 'ERR: something was refused'
+	assert_line 'nothing was written'
+}
+
+@test "a key that nobody has, and one byte past the end: status 10" {
+	refused '' '--wrong rkey' 10 'ERR: something was refused'
+	assert_line 'nothing was written'
+	refused '' '--wrong end' 10 'ERR: something was refused'
+	assert_line 'nothing was written'
+	refused '--size 1' '--wrong end --size 0' 10 'ERR: something was refused'
+}
+
+@test "our own key or length is wrong: status 2 or 4, or 5 on newer kernels" {
+	refused '' '--wrong lkey' '2|5' 'RTS'
+	assert_line 'nothing was written'
+	refused '' '--wrong local-end' '4|5' 'RTS'
+	# The packets before the one that failed have arrived.
+	assert_line --regexp '^(4096 bytes were written, every one right; 1044480 were not touched|nothing was written)$'
+}
+
+@test "REMOTE_WRITE without LOCAL_WRITE cannot be registered" {
+	serve "$server" --missing local-write
+	connect
+	assert_failure 1
+	[[ $stderr == *'RDMA_CM_EVENT_REJECTED, status 28'* ]]
+	finished 1
+	[[ $stderr == 'ibv_reg_mr: Invalid argument: REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE beside them'* ]]
+}
+
+@test "the lkey in place of the rkey passes on SoftRoCE" {
+	serve "$server" --missing rkey
+	connect
+	succeeded
+	finished 0
+	assert_line --partial '4096 bytes were written, every one right'
+}
+
+@test "a write of no bytes does not look at the key" {
+	serve "$server"
+	connect --wrong rkey --size 0
+	succeeded
+	finished 0
+	assert_line 'nothing was written'
+}
+
+@test "more than the server has room for is not even tried" {
+	serve "$server" --size 100
+	connect
+	assert_failure 1
+	assert_equal "$stderr" "we have 4096 bytes to write, and the server's memory has room for 100: write fewer with -s"
+	finished 0
+	assert_line 'nothing was written'
+
+	serve "$server" --size 100
+	connect --size 100
+	succeeded
+	finished 0
+	assert_line '100 bytes were written, every one right; 0 were not touched'
+}
+
+@test "private data that is no region is refused" {
+	local spec wanted
+
+	while read -r spec wanted; do
+		serve "$peers"/badserver ${spec:+--private "$spec"}
+		connect
+		assert_failure 1
+		assert_equal "$stderr" "the peer's private data is no memory region ($wanted): is it the server of this lesson?"
+		stop_jobs
+	done <<-'END'
+		zero:16 address 0x0, size 0
+		text:short address 0x73686f7274000000, size 0
+		addr,rkey address 0x
+		u64:0,u32:1,u32:4096 address 0x0, size 4096
+		u64:4096,u32:1,u32:0 address 0x1000, size 0
+		hex:ffffffffffffffff0000000100000002 address 0xffffffffffffffff, size 2
+	END
+	# None at all: what arrives is zeros, or nothing.
+	serve "$peers"/badserver
+	connect
+	assert_failure 1
+	[[ $stderr == *'is it the server of this lesson?' ]]
+}
+
+@test "rubbish that looks like a region is refused by the server's card" {
+	serve "$peers"/badserver --private rubbish:16
+	connect
+	assert_failure 1
+	[[ $stderr == *': remote access error, status 10, '* ]]
+}
+
+@test "one packet in a hundred is lost: every byte is right" {
+	local size
+
+	impair loss 1%
+	for size in 4096 262144; do
+		serve "$server"
+		connect --size $size
+		succeeded
+		finished 0
+		assert_line --partial "$size bytes were written, every one right"
+	done
+}
+
+@test "five in a hundred are lost: every byte is right, or the client says 12" {
+	local size
+
+	impair loss 5%
+	for size in 4096 262144 1048576; do
+		serve "$server"
+		connect --size $size
+		if [ "$status" = 0 ]; then
+			finished 0
+			assert_line --partial "$size bytes were written, every one right"
+		else
+			[[ $stderr == *'status 12, '* ||
+				$stderr == *'waited 10 s for RDMA_CM_EVENT_'* ]]
+			finish peer
+			[[ $stderr != *'nobody should have'* ]]
+		fi
+	done
+}
+
+@test "bytes that nobody should have written are noticed" {
+	serve "$server"
+	run on client "$peers"/foreign client --notice none --bytes 8 "$ADDR_SERVER"
+	succeeded
+	finished 1
+	[[ $stderr == 'byte '*' is 0x78, and nobody should have written that: is the peer the client of this lesson?' ]]
+}
+
+@test "a server that refuses, leaves, dies or says nothing more, at each stage" {
+	local stage deed text
+
+	while read -r stage deed text; do
+		echo "the server at $stage: $deed"
+		serve "$peers"/badserver --at "$stage" --do "$deed"
+		connect -t 2
+		assert_failure 1
+		[[ $stderr == *"$text"* ]]
+		stop_jobs
+	done <<-'END'
+		request reject RDMA_CM_EVENT_REJECTED, status 28: consumer reject
+		request kill RDMA_CM_EVENT_REJECTED, status 28: consumer reject
+		request stall waited 2 s for RDMA_CM_EVENT_ESTABLISHED and nothing came
+	END
+
+	# Its card goes on working while the program says nothing.
+	serve "$peers"/badserver --private addr,rkey,size --at established --do stall
+	connect -t 2
+	assert_line 'completed: success'
+	assert_failure 1
+	[[ $stderr == 'waited 2 s for RDMA_CM_EVENT_DISCONNECTED and nothing came'* ]]
+}
+
+@test "a client that leaves, dies or says nothing more, at each stage" {
+	local stage deed wanted text
+
+	while read -r stage deed wanted text; do
+		echo "the client at $stage: $deed"
+		serve "$server" -t 4
+		start client other "$peers"/badclient --at "$stage" --do "$deed" \
+			"$ADDR_SERVER"
+		finished "$wanted"
+		[[ $output$stderr =~ $text ]]
+		stop_jobs
+	done <<-'END'
+		request kill 1 waited 4 s for|rdma_accept|rdma_create_qp|waited for RDMA_CM_EVENT_ESTABLISHED, got
+		established kill 0 nothing was written
+		established leave 0 nothing was written
+		established stall 1 waited 4 s for RDMA_CM_EVENT_DISCONNECTED and nothing came
+	END
+}
+
+@test "the server's machine freezes: the client says so within its deadline" {
+	serve "$server" -t 3
+	freeze server
+	connect -t 2
+	lab/lab thaw server
+	assert_failure 1
+	[[ $stderr == *'waited 2 s for RDMA_CM_EVENT_'*' and nothing came'* ||
+		$stderr == *'RDMA_CM_EVENT_ADDR_ERROR'* ]]
+	finish peer
+	assert_equal "$status" 1
+}
+
+@test "the client's machine freezes: the server says so within its deadline" {
+	serve "$server" -t 3
+	start client other "$peers"/badclient --at established --do stall \
+		"$ADDR_SERVER"
+	wait_line other '^stalling'
+	freeze client
+	finish peer
+	lab/lab thaw client
+	assert_equal "$status" 1
+	[[ $stderr == 'waited 3 s for RDMA_CM_EVENT_DISCONNECTED and nothing came'* ]]
+}
+
+@test "Ctrl-C and SIGTERM end both sides at each of their waits" {
+	serve "$server"
+	signal_job peer INT
+	finished 1
+	assert_equal "$stderr" 'stopped by Interrupt'
+
+	serve "$server"
+	start client other "$peers"/badclient --at established --do stall \
+		"$ADDR_SERVER"
+	wait_line other '^stalling'
+	wait_line peer '^pinned'
+	signal_job peer TERM
+	signal_job other TERM
+	finished 1
+	[[ $stderr == 'stopped by Terminated'* ]]
+	finish other
+
+	serve "$peers"/badserver --at request --do stall
+	start client me "$client" "$ADDR_SERVER"
+	wait_line peer '^stalling'
+	signal_job me INT
+	finish me
+	assert_equal "$status $stderr" '1 stopped by Interrupt'
+	stop_jobs
+
+	serve "$peers"/badserver --private addr,rkey,size --at established --do stall
+	start client me "$client" "$ADDR_SERVER"
+	wait_line me '^completed: success'
+	signal_job me INT
+	finish me
+	assert_equal "$status $stderr" '1 stopped by Interrupt'
+}
+
+@test "what is asked wrongly is answered with the usage, and nothing starts" {
+	local args program
+
+	for args in '' '--size -1 x' '--size 1048577 x' '--wrong x x' '-z x' \
+		'one two' '-t 0 x' '-p x x'; do
+		# shellcheck disable=SC2086 # several arguments
+		run --separate-stderr "$client" $args
+		assert_failure 2
+		[[ $stderr == *'usage: client '* && -z $output ]]
+	done
+	for args in more '--size 0' '--size 67108865' '--missing x' '-p 0' '-z'; do
+		# shellcheck disable=SC2086 # several arguments
+		run --separate-stderr "$server" $args
+		assert_failure 2
+		[[ $stderr == *'usage: server '* && -z $output ]]
+	done
+	for program in "$client" "$server"; do
+		run --separate-stderr "$program" --help
+		succeeded
+		assert_line --partial 'usage: '
+	done
+}
