@@ -445,10 +445,10 @@ int main(int argc, char **argv)
 		 */
 		.retry_count = 6,
 		/*
-		 * How often it tries again when the peer is there and has no
-		 * receive posted (RNR, receiver not ready). 7 means for ever;
-		 * 3 turns a server that forgot its receive into an error after
-		 * about two seconds.
+		 * How often the server's card tries again when it sends and we
+		 * have no receive posted (RNR, receiver not ready). Each side
+		 * says this for the other one: the count for our own SEND
+		 * comes with the server's answer. 7 means for ever.
 		 */
 		.rnr_retry_count = 3,
 	};

@@ -433,8 +433,10 @@ int main(int argc, char **argv)
 
 	/*
 	 * Step 13: rdma_accept(3) answers the ConnectRequest with our QP
-	 * number, and moves the QP through RTR to RTS. The counts of retries
-	 * that govern our own sends came with the client's request.
+	 * number, and moves the QP through RTR to RTS. The count is how often
+	 * the client's card tries again when we have no receive posted: 3
+	 * turns a receive that we forgot into an error there after about two
+	 * seconds. The counts for our own sends came with its request.
 	 */
 	struct rdma_conn_param param = { .rnr_retry_count = 3 };
 
