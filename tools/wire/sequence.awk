@@ -46,6 +46,9 @@ $5 == "CM" {
 }
 
 $5 == "ack" {
+	# A packet that is missing is a matter of the wire.
+	if ($14 == "PSN sequence error")
+		next
 	if ($6 != "Acknowledge") {
 		key = $3 " " $6 ($6 == "NAK" ? " " $14 : "")
 		if (!(key in refused))
