@@ -27,18 +27,11 @@ setup_file() {
 	done
 }
 
-@test "three hundred clients in a row are served" {
-	local bin=build/gcc-O2 i
+@test "two thousand pairs of lessons 01 and 02, each with programs of its own" {
+	local bin=build/gcc-O2
 
-	for i in $(seq 300); do
-		start server peer $bin/02-server/server
-		wait_line peer '^listening on '
-		on client $bin/01-client/client -m "number $i" "$ADDR_SERVER" \
-			>"$BATS_TEST_TMPDIR/client"
-		finish peer
-		assert_equal "$status" 0
-		assert_line --regexp "received .* bytes: number $i\$"
-		((i % 50)) || echo "# $i clients" >&3
-	done
+	LIMIT=3500 in_a_row 2000 $bin/02-server/server $bin/01-client/client
+	assert_equal "$(grep -c 'received 10 bytes: HelloWorld' \
+		"$BATS_TEST_TMPDIR/row.server")" 2000
 	assert_nothing_left
 }
