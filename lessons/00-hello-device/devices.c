@@ -7,13 +7,13 @@
  * the connection manager, through librdmacm, about each address. The two
  * libraries are all that the course stands on.
  */
-#include <dirent.h>
 #include <getopt.h>
+#include <glob.h>
 #include <ifaddrs.h>
 #include <inttypes.h>
 #include <net/if.h>
-#include <poll.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include <arpa/inet.h>
@@ -22,19 +22,12 @@
 /* More GIDs than this on one device are not shown. */
 #define MAX_GIDS 256
 
-struct options {
-	const char *device; /* NULL: all */
-	int timeout; /* seconds */
-};
-
 static void usage(FILE *out)
 {
 	fprintf(out,
-		"usage: devices [-d DEVICE] [-t SECONDS]\n"
+		"usage: devices [-t SECONDS]\n"
 		"Show the RDMA devices of this machine, and which of its addresses lead to one.\n"
-		"  -d, --device DEVICE    this device only, by its name as `rdma link` shows it\n"
-		"                         (default: all)\n"
-		"  -t, --timeout SECONDS  the longest wait for any one event, 1 to 3600\n"
+		"  -t, --timeout SECONDS  the longest wait for any one answer, 1 to 3600\n"
 		"                         (default: 10)\n"
 		"  -h, --help             this text\n"
 		"Exit status: 0 done, 1 failed (no device among the reasons), 2 usage.\n"
@@ -43,10 +36,9 @@ static void usage(FILE *out)
 }
 
 /* Returns 0, or -1 after the fault was named. */
-static int parse_options(int argc, char **argv, struct options *opt)
+static int parse_options(int argc, char **argv, int *timeout)
 {
 	static const struct option longs[] = {
-		{ "device", required_argument, NULL, 'd' },
 		{ "timeout", required_argument, NULL, 't' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
@@ -54,17 +46,14 @@ static int parse_options(int argc, char **argv, struct options *opt)
 	char *end;
 	int c;
 
-	opt->timeout = 10;
-	while ((c = getopt_long(argc, argv, "d:t:h", longs, NULL)) != -1) {
+	*timeout = 10;
+	while ((c = getopt_long(argc, argv, "t:h", longs, NULL)) != -1) {
 		switch (c) {
-		case 'd':
-			opt->device = optarg;
-			break;
 		case 't':
 			errno = 0;
-			opt->timeout = strtol(optarg, &end, 10);
-			if (!errno && end != optarg && !*end &&
-			    opt->timeout >= 1 && opt->timeout <= 3600)
+			*timeout = strtol(optarg, &end, 10);
+			if (!errno && end != optarg && !*end && *timeout >= 1 &&
+			    *timeout <= 3600)
 				break;
 			fprintf(stderr,
 				"devices: -t takes 1 to 3600 seconds\n");
@@ -102,83 +91,40 @@ static void read_line(const char *path, char *text, size_t size)
  */
 static void explain_no_device(void)
 {
-	DIR *dir = opendir("/sys/class/infiniband");
-	const struct dirent *entry;
-	char name[NAME_MAX + 1] = "";
-	DIR *nodes;
+	const char *why = "put SoftRoCE on a network card with make softroce, "
+			  "or use LAB=vm";
+	const char *name = NULL;
+	glob_t devices = { 0 }, files = { 0 };
 
-	while (dir && (entry = readdir(dir)))
-		if (entry->d_name[0] != '.')
-			snprintf(name, sizeof(name), "%s", entry->d_name);
-	if (dir)
-		closedir(dir);
-	if (!name[0]) {
-		fprintf(stderr,
-			"ibv_get_device_list: no RDMA device: put SoftRoCE on "
-			"a network card with make softroce, or use LAB=vm\n");
-		return;
+	if (!glob("/sys/class/infiniband/*", 0, NULL, &devices)) {
+		name = strrchr(devices.gl_pathv[0], '/') + 1;
+		why = "the library has no driver for it; install "
+		      "ibverbs-providers";
+		if (glob("/dev/infiniband/uverbs*", 0, NULL, &files))
+			why = "there is no /dev/infiniband/uverbs* for it; a "
+			      "container has to be given them (--device "
+			      "/dev/infiniband)";
 	}
-	nodes = opendir("/dev/infiniband");
-	while (nodes && (entry = readdir(nodes)))
-		if (!strncmp(entry->d_name, "uverbs", 6))
-			break;
-	if (!nodes || !entry)
-		fprintf(stderr,
-			"ibv_get_device_list: no RDMA device, though the "
-			"kernel has %s: there is no /dev/infiniband/uverbs* "
-			"for it; a container has to be given them "
-			"(--device /dev/infiniband)\n",
-			name);
-	else
-		fprintf(stderr,
-			"ibv_get_device_list: no RDMA device, though the "
-			"kernel has %s: the library has no driver for it; "
-			"install ibverbs-providers\n",
-			name);
-	if (nodes)
-		closedir(nodes);
+	fprintf(stderr, "ibv_get_device_list: no RDMA device%s%s: %s\n",
+		name ? ", though the kernel has " : "", name ? name : "", why);
+	globfree(&files);
+	globfree(&devices);
 }
 
-/* 1.0 Gb/s for each unit of the codes in ibv_query_port(3). */
-static double speed_of(uint8_t code)
+/*
+ * Gb/s of a port: the speed of one lane times the number of lanes. Both come as
+ * codes of one bit each (ibv_query_port(3)). 0 for codes that are newer.
+ */
+static double rate_of(uint8_t speed, uint8_t width)
 {
-	switch (code) {
-	case 1:
-		return 2.5;
-	case 2:
-		return 5;
-	case 4:
-	case 8:
-		return 10;
-	case 16:
-		return 14;
-	case 32:
-		return 25;
-	case 64:
-		return 50;
-	case 128:
-		return 100;
-	default:
-		return 0;
-	}
-}
+	static const double speeds[] = { 2.5, 5, 10, 10, 14, 25, 50, 100 };
+	static const int widths[] = { 1, 4, 8, 12, 2 };
+	size_t s = ffs(speed) - 1, w = ffs(width) - 1;
 
-static int lanes_of(uint8_t code)
-{
-	switch (code) {
-	case 1:
-		return 1;
-	case 2:
-		return 4;
-	case 4:
-		return 8;
-	case 8:
-		return 12;
-	case 16:
-		return 2;
-	default:
+	if (s >= sizeof(speeds) / sizeof(speeds[0]) ||
+	    w >= sizeof(widths) / sizeof(widths[0]))
 		return 0;
-	}
+	return speeds[s] * widths[w];
 }
 
 /* IBV_MTU_1024 is 3, and so on: the codes count from 256 in powers of two. */
@@ -189,16 +135,13 @@ static int mtu_bytes(enum ibv_mtu mtu)
 
 static const char *gid_type_str(uint32_t type)
 {
-	switch (type) {
-	case IBV_GID_TYPE_IB:
-		return "InfiniBand";
-	case IBV_GID_TYPE_ROCE_V1:
-		return "RoCE v1";
-	case IBV_GID_TYPE_ROCE_V2:
-		return "RoCE v2";
-	default:
-		return "unknown";
-	}
+	static const char *const names[] = {
+		[IBV_GID_TYPE_IB] = "InfiniBand",
+		[IBV_GID_TYPE_ROCE_V1] = "RoCE v1",
+		[IBV_GID_TYPE_ROCE_V2] = "RoCE v2",
+	};
+
+	return type < sizeof(names) / sizeof(names[0]) ? names[type] : "?";
 }
 
 /*
@@ -264,8 +207,8 @@ static int show_port(struct ibv_context *verbs, uint32_t port, bool software,
 		read_line(path, mtu, sizeof(mtu));
 		printf("; the card's own MTU is %s", mtu);
 	}
-	printf("\n    rate %g Gb/s x %d%s\n", speed_of(attr.active_speed),
-	       lanes_of(attr.active_width),
+	printf("\n    rate %g Gb/s%s\n",
+	       rate_of(attr.active_speed, attr.active_width),
 	       software ? ", which SoftRoCE makes up" : "");
 	for (i = 0; i < count; i++)
 		if (gids[i].port_num == port)
@@ -332,22 +275,19 @@ static const char *atomic_str(enum ibv_atomic_cap cap)
 static void show_limits(struct ibv_context *verbs,
 			const struct ibv_device_attr *attr)
 {
-	printf("  limits\n");
-	printf("    max_qp_wr %d: requests in one queue of a QP\n",
-	       attr->max_qp_wr);
-	printf("    max_sge %d: pieces of memory in one request\n",
-	       attr->max_sge);
-	printf("    max_inline_data %d: bytes that can travel inside a request (tried out)\n",
-	       max_inline(verbs));
-	printf("    max_cqe %d: entries of one completion queue\n",
-	       attr->max_cqe);
-	printf("    max_qp %d, max_cq %d, max_mr %d, max_pd %d: of each at a time\n",
-	       attr->max_qp, attr->max_cq, attr->max_mr, attr->max_pd);
-	printf("    max_mr_size %" PRIu64 ": bytes of one memory region\n",
-	       attr->max_mr_size);
-	printf("    max_qp_rd_atom %d: READs and atomics that a QP answers at a time\n",
-	       attr->max_qp_rd_atom);
-	printf("    atomics: %s\n", atomic_str(attr->atomic_cap));
+	printf("  limits\n"
+	       "    max_qp_wr %d: requests in one queue of a QP\n"
+	       "    max_sge %d: pieces of memory in one request\n"
+	       "    max_inline_data %d: bytes that can travel inside a request (tried out)\n"
+	       "    max_cqe %d: entries of one completion queue\n"
+	       "    max_qp %d, max_cq %d, max_mr %d, max_pd %d: of each at a time\n"
+	       "    max_mr_size %" PRIu64 ": bytes of one memory region\n"
+	       "    max_qp_rd_atom %d: READs and atomics that a QP answers at a time\n"
+	       "    atomics: %s\n",
+	       attr->max_qp_wr, attr->max_sge, max_inline(verbs), attr->max_cqe,
+	       attr->max_qp, attr->max_cq, attr->max_mr, attr->max_pd,
+	       attr->max_mr_size, attr->max_qp_rd_atom,
+	       atomic_str(attr->atomic_cap));
 }
 
 static int show_device(struct ibv_device *device)
@@ -392,10 +332,10 @@ out:
 }
 
 /* Returns 0, or -1 after having reported: also when there is no device. */
-static int show_devices(const struct options *opt)
+static int show_devices(void)
 {
 	struct ibv_device **list;
-	int count, i, shown = 0, ret = 0;
+	int count, i, ret = 0;
 
 	list = ibv_get_device_list(&count);
 	if (!list) {
@@ -406,59 +346,10 @@ static int show_devices(const struct options *opt)
 		explain_no_device();
 		ret = -1;
 	}
-	for (i = 0; i < count; i++) {
-		if (opt->device &&
-		    strcmp(opt->device, ibv_get_device_name(list[i])))
-			continue;
-		shown++;
+	for (i = 0; i < count; i++)
 		if (show_device(list[i]))
 			ret = -1;
-	}
-	if (count && !shown) {
-		fprintf(stderr, "no RDMA device has the name %s: there is",
-			opt->device);
-		for (i = 0; i < count; i++)
-			fprintf(stderr, " %s", ibv_get_device_name(list[i]));
-		fprintf(stderr, "\n");
-		ret = -1;
-	}
 	ibv_free_device_list(list);
-	return ret;
-}
-
-/*
- * Wait for the next event, which should be WANTED. Returns 0; 1 when it is
- * another one, whose name and status are in WHY; -1 after having reported.
- */
-static int next_event(struct rdma_event_channel *channel,
-		      enum rdma_cm_event_type wanted, int timeout, char *why,
-		      size_t size)
-{
-	struct pollfd fd = { .fd = channel->fd, .events = POLLIN };
-	struct rdma_cm_event *event;
-	int ready = poll(&fd, 1, timeout * 1000);
-	int ret = 0;
-
-	if (ready < 0) {
-		report("poll", errno);
-		return -1;
-	}
-	if (ready == 0) {
-		fprintf(stderr, "waited %d s for %s and nothing came\n",
-			timeout, rdma_event_str(wanted));
-		return -1;
-	}
-	if (rdma_get_cm_event(channel, &event)) {
-		report("rdma_get_cm_event", errno);
-		return -1;
-	}
-	if (event->event != wanted) {
-		snprintf(why, size, "%s, status %d %s",
-			 rdma_event_str(event->event), event->status,
-			 event->status < -1 ? strerror(-event->status) : "");
-		ret = 1;
-	}
-	rdma_ack_cm_event(event);
 	return ret;
 }
 
@@ -487,63 +378,48 @@ static void show_choice(const struct rdma_cm_id *id)
 }
 
 /*
- * Can RDMA reach this address of our own? The first steps of a client
- * (lesson 01, steps 2 to 10) tell.
+ * Can RDMA reach this address of our own, from itself? The first steps of a
+ * client (lesson 01, steps 3 to 10) tell. An id that is made without an event
+ * channel makes the calls wait for their answer, and return it: all that we
+ * want here, and nothing for a program that has more than one thing to do.
  */
 static int try_address(struct sockaddr *address, int timeout)
 {
-	struct rdma_event_channel *channel;
-	struct rdma_cm_id *id = NULL;
-	char why[128];
-	int ret = -1;
+	struct rdma_cm_id *id;
 
-	channel = rdma_create_event_channel();
-	if (!channel) {
-		printf("?\n");
-		report("rdma_create_event_channel", errno);
+	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP)) {
+		report("rdma_create_id", errno);
 		return -1;
 	}
-	if (rdma_create_id(channel, &id, NULL, RDMA_PS_TCP)) {
-		printf("?\n");
-		report("rdma_create_id", errno);
-		goto out;
-	}
-	if (rdma_resolve_addr(id, NULL, address, timeout * 500)) {
+	if (rdma_resolve_addr(id, address, address, timeout * 1000))
 		printf("no: rdma_resolve_addr: %s\n", strerror(errno));
-		ret = 0;
-		goto out;
-	}
-	ret = next_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED, timeout, why,
-			 sizeof(why));
-	if (ret) {
-		printf("no: %s\n", ret > 0 ? why : "?");
-		goto out;
-	}
-	if (rdma_resolve_route(id, timeout * 500)) {
+	else if (rdma_resolve_route(id, timeout * 1000))
 		printf("no: rdma_resolve_route: %s\n", strerror(errno));
-		goto out;
-	}
-	ret = next_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, timeout, why,
-			 sizeof(why));
-	if (ret)
-		printf("no: %s\n", ret > 0 ? why : "?");
 	else
 		show_choice(id);
-out:
-	if (id)
-		rdma_destroy_id(id);
-	rdma_destroy_event_channel(channel);
-	return ret < 0 ? -1 : 0;
+	rdma_destroy_id(id);
+	return 0;
 }
 
 /* Every address of this machine, and whether RDMA can use it. */
-static int show_addresses(const struct options *opt)
+static int show_addresses(int timeout)
 {
+	struct rdma_event_channel *channel;
 	char host[NI_MAXHOST];
 	struct ifaddrs *list, *entry;
 	socklen_t size;
 	int family, ret = 0;
 
+	/*
+	 * Is the connection manager there? rdma_create_id() would ask as well,
+	 * and say ENOMEM whatever the reason.
+	 */
+	channel = rdma_create_event_channel();
+	if (!channel) {
+		report("rdma_create_event_channel", errno);
+		return -1;
+	}
+	rdma_destroy_event_channel(channel);
 	if (getifaddrs(&list)) {
 		report("getifaddrs", errno);
 		return -1;
@@ -560,7 +436,7 @@ static int show_addresses(const struct options *opt)
 				0, NI_NUMERICHOST))
 			continue;
 		printf("  %s, on %s: ", host, entry->ifa_name);
-		ret = try_address(entry->ifa_addr, opt->timeout);
+		ret = try_address(entry->ifa_addr, timeout);
 	}
 	freeifaddrs(list);
 	return ret;
@@ -568,14 +444,14 @@ static int show_addresses(const struct options *opt)
 
 int main(int argc, char **argv)
 {
-	struct options opt = { 0 };
+	int timeout;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (parse_options(argc, argv, &opt)) {
+	if (parse_options(argc, argv, &timeout)) {
 		usage(stderr);
 		return EXIT_USAGE;
 	}
-	if (show_devices(&opt) || show_addresses(&opt))
+	if (show_devices() || show_addresses(timeout))
 		return EXIT_FAILED;
 	return EXIT_DONE;
 }
