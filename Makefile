@@ -40,7 +40,6 @@ wire:
 
 ## make trace LESSON=08         verbs calls, packets and completions on one time line
 ## make trace LESSON=08 ALL=1 OUT=file   with the libraries' own calls; as JSON lines
-## make trace EXERCISE=05       of an exercise: your program and what is given; make wire, too
 ## make trace EXERCISE=03       the same of an exercise (make wire EXERCISE=03 as well)
 .PHONY: trace
 trace:

@@ -5,8 +5,7 @@
 # pair on them, and the packets between them. Source it, do not run it.
 #
 # shellcheck disable=SC2154,SC2034
-# The caller has set: me (the command's name, for messages), and calls
-# `leave` when it ends.
+# The caller has set me, the command's name for messages.
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$top" || exit
