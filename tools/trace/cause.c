@@ -249,7 +249,9 @@ static void program_order(struct events *events)
 		if (thread < 0 || thread >= 64)
 			continue;
 		cause(last[thread][inner], event);
-		last[thread][inner] = event;
+		/* What it calls comes before it returns. */
+		if (!inner || !event->tells)
+			last[thread][inner] = event;
 	}
 }
 
