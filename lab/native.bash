@@ -79,10 +79,11 @@ ssh_machines() {
 
 ssh_up() {
 	need ssh openssh-client
-	if ! (ssh_machines && ssh_prepare server && ssh_prepare client); then
+	(ssh_machines && ssh_prepare server && ssh_prepare client) || {
+		local status=$?
 		ssh_down
-		exit 125
-	fi
+		exit "$status"
+	}
 	echo ssh >"$LAB_DIR/lab"
 }
 

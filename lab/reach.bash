@@ -4,15 +4,26 @@
 # Sourced by lab/lab. The words of the ssh command that reaches NODE are in
 # $LAB_DIR/NODE.reach, one a line.
 
+# detach COMMAND...: become COMMAND, in a session of its own and without the files
+# that the caller has open: whoever waits for their end must not wait for it.
+detach() {
+	local fd
+	for fd in /proc/"$BASHPID"/fd/*; do
+		fd=${fd##*/}
+		((fd <= 2)) || exec {fd}>&-
+	done
+	exec setsid "$@"
+}
+
 # ssh_master NODE: open the connection that every later command shares
 ssh_master() {
 	local reach
 	mapfile -t reach <"$LAB_DIR/$1.reach"
 	rm -f "$LAB_DIR/$1.ssh"
-	setsid ssh -M -N -f -o ControlPath="$LAB_DIR/$1.ssh" -o ControlPersist=yes \
+	(detach ssh -M -N -f -o ControlPath="$LAB_DIR/$1.ssh" -o ControlPersist=yes \
 		-o ServerAliveInterval=5 -o ServerAliveCountMax=12 \
 		-o BatchMode=yes -o ConnectTimeout=20 "${reach[@]}" \
-		</dev/null >"$LAB_DIR/$1.sshlog" 2>&1 {lock}>&-
+		</dev/null >"$LAB_DIR/$1.sshlog" 2>&1)
 }
 
 # ssh_master_alive NODE
@@ -115,13 +126,17 @@ wait_for_end() {
 	[[ ${first:-} == "$job" ]]
 }
 
-# stop_remote SIGNAL: that, and KILL if it is not enough
+# stop_remote SIGNAL: that, and KILL if it is not enough. A node that is frozen
+# or dead hears neither.
 stop_remote() {
+	local signal
 	trap '' INT TERM HUP
-	signal_remote "$1" || true
-	wait_for_end 2 && return
-	signal_remote KILL || true
-	wait_for_end 2 && return
+	for signal in "$1" KILL; do
+		[[ $mode != vm || $(vm_state "$node") == up ]] || break
+		signal_remote "$signal" || true
+		wait_for_end 2 && return
+	done
+	say "$node does not answer: the command may still be running there"
 	kill -KILL "$job" 2>/dev/null || true
 	wait "$job" 2>/dev/null || true
 	status=125

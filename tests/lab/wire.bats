@@ -1,0 +1,160 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# The wire between the nodes, and nodes that go silent or die.
+
+load ../helpers
+
+setup_file() {
+	build gcc-O2/01-client gcc-O2/02-server
+}
+
+setup() {
+	bin=build/gcc-O2
+}
+
+teardown() {
+	lab/lab impair clear 2>/dev/null || true
+	lab/lab capture stop 2>/dev/null || true
+	lab/lab thaw server 2>/dev/null || true
+	lab/lab thaw client 2>/dev/null || true
+	assert_nothing_left
+}
+
+@test "capture writes the RoCE packets of a pair, and stops" {
+	local file=$BATS_TEST_TMPDIR/a.pcap size
+
+	lab/lab capture "$file"
+	run lab/lab capture "$file.2.pcap"
+	assert_failure 125
+	run lab/lab status
+	assert_line "capture $file"
+	start server peer "$bin"/02-server/server
+	wait_line peer '^listening on '
+	on client "$bin"/01-client/client "$ADDR_SERVER"
+	finish peer
+	lab/lab capture stop
+	run tshark -r "$file" -Y infiniband.bth.opcode -T fields -e infiniband.bth.opcode
+	assert_line 4
+	size=$(stat -c %s "$file")
+	on client ping -c 1 -W 5 "$ADDR_SERVER" >/dev/null || true
+	assert_equal "$(stat -c %s "$file")" "$size"
+	run lab/lab capture stop
+	assert_failure 125
+	assert_output 'lab: no capture is running'
+	run lab/lab capture /no/such/folder/a.pcap
+	assert_failure 125
+	assert_output --partial 'cannot write'
+}
+
+@test "impair: on both sides, several at once, and clear" {
+	local node before took
+
+	lab/lab impair delay 200ms loss 0.1%
+	for node in server client; do
+		run on "$node" tc qdisc show dev link0
+		assert_output --partial 'delay 200ms loss 0.1%'
+	done
+	run lab/lab status
+	assert_line 'wire    delay 200ms loss 0.1%'
+	before=${EPOCHREALTIME/[.,]/}
+	# Nobody listens: the refusal has to come back.
+	run on client "$bin"/01-client/client -p 10999 "$ADDR_SERVER"
+	assert_failure 1
+	took=$(((${EPOCHREALTIME/[.,]/} - before) / 1000))
+	[ "$took" -ge 400 ] || fail "only $took ms"
+	lab/lab impair clear
+	for node in server client; do
+		run on "$node" tc qdisc show dev link0
+		refute_output --partial netem
+	done
+	run lab/lab status
+	refute_line --partial wire
+}
+
+@test "impair: what tc does not understand changes nothing" {
+	run lab/lab impair loss twenty
+	assert_failure 2
+	assert_output --partial 'not understood by tc'
+	run on server tc qdisc show dev link0
+	refute_output --partial netem
+	run on client tc qdisc show dev link0
+	refute_output --partial netem
+}
+
+@test "a frozen node runs nothing, and goes on after thaw" {
+	local before=$SECONDS
+
+	start client job sh -c 'echo before; read -r _; echo after'
+	wait_line job before
+	lab/lab freeze client
+	lab/lab freeze client
+	run lab/lab exec client true
+	assert_failure 125
+	assert_output 'lab: client is frozen (lab/lab freeze): lab/lab thaw client first'
+	run lab/lab status
+	assert_failure 1
+	assert_line --partial 'client  frozen'
+	lab/lab thaw client
+	lab/lab thaw client
+	finish job
+	assert_equal "$status" 0
+	[[ $output == *after* ]]
+	run on client hostname
+	assert_output client
+	[ $((SECONDS - before)) -lt 60 ]
+}
+
+@test "a command whose node freezes ends at its time limit" {
+	local before
+
+	LIMIT=2 start client job sh -c 'echo ready; sleep 60'
+	wait_line job ready
+	before=$SECONDS
+	lab/lab freeze client
+	finish job
+	assert_equal "$status" 124
+	[ $((SECONDS - before)) -lt 30 ]
+	lab/lab thaw client
+	# Nobody could tell the command to stop.
+	on client pkill -f 'sleep 6[0]' || true
+}
+
+@test "nodes that die: who waits is told, the others say so, and up boots them again" {
+	local boot
+
+	start server server_job sh -c 'echo ready; exec sleep 50'
+	start client client_job sh -c 'echo ready; exec sleep 50'
+	wait_line server_job ready
+	wait_line client_job ready
+	lab/lab kill client
+	kill -KILL "$(cat "$LAB_DIR/server.pid")"
+	finish client_job
+	assert_equal "$status" 125
+	[[ $stderr == *'lab: client was lost while it ran sh; last lines of its console:'* ]]
+	finish server_job
+	assert_equal "$status" 125
+	[[ $stderr == *'lab: server was lost while it ran sh'*'lab: server| lab: ready'* ]]
+
+	run lab/lab exec client true
+	assert_failure 125
+	assert_output 'lab: client was killed (lab/lab kill): lab/lab up boots it again'
+	run lab/lab exec server true
+	assert_failure 125
+	assert_line 'lab: server has died; last lines of its console:'
+	assert_line 'lab: lab/lab up boots it again'
+	run lab/lab status
+	assert_failure 1
+	assert_line 'client  killed'
+	assert_line 'server  died'
+
+	lab/lab up
+	run on server hostname
+	assert_output server
+
+	# Only the one that is missing is booted.
+	boot=$(on server cat /proc/sys/kernel/random/boot_id)
+	lab/lab kill client
+	lab/lab up
+	assert_equal "$(on server cat /proc/sys/kernel/random/boot_id)" "$boot"
+	pair 02 >/dev/null
+}
