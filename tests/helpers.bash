@@ -44,7 +44,8 @@ start() {
 	: >"$BATS_TEST_TMPDIR/$name.err"
 	# The shell becomes CMD, so the number that it notes is CMD's. bats
 	# waits for whoever holds its descriptor 3.
-	timeout --foreground -k 5 "$((limit + 10))" \
+	# The 20 s are for lab exec to end the command on the node, TERM then KILL.
+	timeout --foreground -k 20 "$((limit + 10))" \
 		lab/lab exec --timeout "$limit" "$node" \
 		sh -c 'echo $$ >"$0"; exec "$@"' "$(pid_file "$name")" "$@" \
 		</dev/null >"$BATS_TEST_TMPDIR/$name.out" \

@@ -115,6 +115,7 @@ say_program() {
 }
 
 @test "arguments arrive as they are" {
+	# shellcheck disable=SC1003 # a backslash is one of the words
 	local words=('a  b' "it's" '"$HOME"' '*' '' $'two\nlines' '\' '-x' ';reboot' 'ü')
 
 	run on server printf '<%s>' "${words[@]}"
