@@ -159,7 +159,8 @@ finished() {
 	connect
 	assert_failure 1
 	[[ $stderr == *'RNR retry counter exceeded, status 13, '* ]]
-	assert_line 'our card was told RNR 4 times'
+	# Of messages behind it in the window, too.
+	assert_line --regexp '^our card was told RNR ([4-9]|1[0-9]) times$'
 	finished 0
 }
 
@@ -235,20 +236,20 @@ finished() {
 }
 
 @test "the server's machine freezes in the middle: status 12, within the deadline" {
-	serve "$server" -t 3
+	serve "$server" -t 20
 	start client me "$client" -t 3 --count 1000000 "$ADDR_SERVER"
 	wait_line me 'at a time$'
 	freeze server
 	finish me
-	lab/lab thaw server
 	assert_equal "$status" 1
 	[[ $stderr == *'completion of the SEND '*': transport retry counter exceeded, status 12, '* ]]
+	lab/lab thaw server
+	signal_job peer KILL
 	finish peer
-	assert_equal "$status" 1
 }
 
 @test "the client's machine freezes in the middle: the server says so" {
-	serve "$server" -t 5
+	serve "$server" -t 6
 	start client me "$client" --count 1000000 "$ADDR_SERVER"
 	wait_line me 'at a time$'
 	freeze client
@@ -256,7 +257,7 @@ finished() {
 	lab/lab thaw client
 	assert_equal "$status" 1
 	[[ $stderr == *'completion of the SEND '*', status 12, '* ||
-		$stderr == *'waited 5 s for a completion and none came: is the peer frozen'* ]]
+		$stderr == *'waited 6 s for a completion and none came: is the peer frozen'* ]]
 }
 
 @test "one packet in a hundred is lost: every byte is right" {

@@ -134,7 +134,6 @@ expected_rounds() {
 	done
 }
 
-
 # finish_after_loss CLIENT_STATUS CLIENT_STDERR: on a bad wire either both sides
 # were content, or one of them has said what no card could cure; in no case has
 # the server found a wrong byte.

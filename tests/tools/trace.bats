@@ -380,7 +380,8 @@ places() {
 
 @test "a run that fails is shown as far as it went" {
 	# Nobody listens there.
-	run --separate-stderr tools/trace/trace 02 -- -p 10122
+	run --separate-stderr env SERVER_ARGS='-t 2' tools/trace/trace 02 -- \
+		-p 10122
 	assert_failure
 	[[ $stderr == *'the run failed'* ]]
 	assert_output --partial 'CM ConnectReject'
