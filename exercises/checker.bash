@@ -21,7 +21,7 @@ build_variant() {
 	[ "$variant" = plain ] || flags+=" $sanitizers"
 	[ "$variant" = plain ] || opt=${OPT:--O1}
 	mkdir -p "$folder/$variant"
-	MAKEFLAGS='' timeout -k 5 60 make -s -B -C "exercises/$exercise" \
+	MAKEFLAGS='' LC_ALL=C timeout -k 5 60 make -s -B -C "exercises/$exercise" \
 		S="$(realpath "$sources")" O="$(realpath "$folder/$variant")" \
 		OPT="$opt" SANITIZE="$flags" \
 		"$(realpath "$folder/$variant")/$program" \
@@ -126,7 +126,7 @@ start_agent() {
 	exec {in}>"$work/$node.in" {out}<"$work/$node.out"
 	agent_in["$node"]=$in
 	agent_out["$node"]=$out
-	IFS=' ' read -r -t 30 word folder_on["$node"] <&"$out" || true
+	IFS=' ' read -r -t 90 word folder_on["$node"] <&"$out" || true
 	[ "$word" = ready ] || lost "$node"
 }
 
@@ -158,7 +158,7 @@ send() {
 take_results() {
 	local node=$1 prefix=$2 word name size fd=${agent_out[$1]}
 
-	while IFS=' ' read -r -t 20 word name size <&"$fd"; do
+	while IFS=' ' read -r -t 60 word name size <&"$fd"; do
 		case $word in
 		done) return 0 ;;
 		file) head -c "$size" <&"$fd" >"$prefix.$name" ;;
@@ -240,6 +240,7 @@ execute() {
 	limit=$((2 * t * 1000))
 	"run_$name"
 	[ "$variant" = plain ] || need_asan
+	doing "running your $learner ($name)"
 	start_nodes
 	rm -rf "$results"
 	mkdir -p "$results"
@@ -247,7 +248,7 @@ execute() {
 	fetch server server
 	fetch client client
 	launch server server
-	while IFS= read -r -t 20 line <&"${agent_out[server]}"; do
+	while IFS= read -r -t $((t + 60)) line <&"${agent_out[server]}"; do
 		case $line in
 		listening)
 			listening=1
@@ -263,13 +264,13 @@ execute() {
 	if [ -n "$listening" ]; then
 		launch client client
 		wait_ended client "$results/$client_who" \
-			$((limit / 1000 + 15)) || lost client
+			$((limit / 1000 + 20 * slow)) || lost client
 		# The server has a moment to see that the client has gone. When it
 		# is the learner's it has its whole time.
-		[ $server_who = peer ] || grace=$((limit / 1000 + 15))
+		[ $server_who = peer ] || grace=$((limit / 1000 + 20 * slow))
 		if ! wait_ended server "$results/server_who" $grace; then
 			tell server stop
-			wait_ended server "$results/server_who" 15 || lost server
+			wait_ended server "$results/server_who" $((20 * slow)) || lost server
 		fi
 		for side in "$results/server_who".*; do
 			mv "$side" "$results/$server_who.${side##*.}"
@@ -369,18 +370,27 @@ where() {
 
 # ---- questions that many exercises ask -------------------------------------
 
-builds() {
-	[ ! -x "$built/learner/plain/$learner" ] || return 0
-	echo "the compiler said:"
-	quote_lines "$built/learner/plain/$learner.log" 12
+# compiler_said KIND: its first words of that kind, `error` or `warning`
+compiler_said() {
+	local log=$built/learner/plain/$learner.log
+
+	saw "the compiler said:"
+	if grep -q "$1:" "$log"; then
+		quote_lines <(grep -A 2 "$1:" "$log" | sed 's|^[^ :]*/||' | head -n 8) 8
+	else
+		quote_lines "$log" 8
+	fi
 	return 1
 }
 
+builds() {
+	[ -x "$built/learner/plain/$learner" ] || compiler_said error
+}
+
 no_warnings() {
-	grep -q 'warning:' "$built/learner/plain/$learner.log" || return 0
-	echo "the compiler said:"
-	quote_lines "$built/learner/plain/$learner.log" 12
-	return 1
+	[ -x "$built/learner/plain/$learner" ] || return 3
+	! grep -q 'warning:' "$built/learner/plain/$learner.log" ||
+		compiler_said warning
 }
 
 # ended_by_itself: neither hung nor crashed nor had to be stopped
@@ -490,6 +500,11 @@ add_circumstances() {
 
 	[ "$run" != - ] || return 0
 	ended_by_itself >"$work/circumstances" || true
+	ended learner
+	if [ "$how" = exit ] && [ "$number" != 0 ]; then
+		echo "your $learner ended with status $number; on stderr it said:"
+		quote_lines "$(output learner stderr)" 3
+	fi >>"$work/circumstances"
 	other_hint=$hint
 	grep -qFf "$work/circumstances" "$work/said" ||
 		cat "$work/circumstances" >>"$work/said"
@@ -502,6 +517,7 @@ fitting_hint() {
 	ended learner
 	case $how in
 	signal) fits=${other_hint:-crash} ;;
+	time) [ "$fits" != connect ] || fits=hang ;;
 	stop) [[ $flags != *flood* ]] || fits=flood ;;
 	esac
 	[[ $flags != *orphans* ]] || fits=fork

@@ -7,9 +7,9 @@ learner=client
 
 checkpoint builds - build "It builds"
 checkpoint connects plain connect "It connects"
-checkpoint right plain 5 "The server finds what was to be written"
 checkpoint not_reused plain 1 "No buffer is written to while the card has it"
 checkpoint queue plain 2 "There are never more requests than the queue was made for"
+checkpoint right plain 5 "The server finds what was to be written"
 checkpoint both plain 4 "Both buffers are under way at the same time"
 checkpoint ends plain 5 "It ends, with status 0"
 checkpoint nothing_left plain cleanup "Nothing is left over"

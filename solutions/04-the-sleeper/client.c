@@ -17,6 +17,7 @@ struct client {
 		char messages[MAX_BURST][MAX_LENGTH];
 		uint32_t answers[MAX_BURST];
 	} memory;
+	long idle; /* milliseconds before each burst */
 	int bursts[MAX_BURSTS];
 	int n_bursts;
 	uint32_t answered;
@@ -25,8 +26,10 @@ struct client {
 static void usage(FILE *out)
 {
 	fprintf(out,
-		"usage: client [-a SOURCE_ADDRESS] [-p PORT] [-t SECONDS] [-b N]... SERVER_ADDRESS\n"
+		"usage: client [-a SOURCE_ADDRESS] [-p PORT] [-t SECONDS] [-i MS] [-b N]... SERVER_ADDRESS\n"
 		"Send messages in bursts, and wait for the answers to each burst.\n"
+		"  -i, --idle MS          do nothing for so long before each burst, 0 to 10000\n"
+		"                         milliseconds (default: 100)\n"
 		"  -b, --burst N          a burst of N messages, 1 to 16; up to 16 times\n"
 		"                         (default: one of 1)\n" CLIENT_USAGE_LINES);
 }
@@ -36,14 +39,23 @@ static int parse_options(int argc, char **argv, struct options *opt,
 {
 	static const struct option longs[] = {
 		COMMON_LONG_FLAGS,
+		{ "idle", required_argument, NULL, 'i' },
 		{ "burst", required_argument, NULL, 'b' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int flag;
 	long n;
 
-	while ((flag = getopt_long(argc, argv, COMMON_FLAGS "b:", longs,
+	c->idle = 100;
+	while ((flag = getopt_long(argc, argv, COMMON_FLAGS "b:i:", longs,
 				   NULL)) != -1) {
+		if (flag == 'i') {
+			c->idle = parse_number(optarg, 0, 10000);
+			if (c->idle >= 0)
+				continue;
+			fprintf(stderr, "client: -i takes 0 to 10000 ms\n");
+			return -1;
+		}
 		if (flag != 'b') {
 			if (common_option(flag, opt))
 				return -1;
@@ -149,9 +161,12 @@ static int talk(struct client *c, const struct options *opt)
 	if (endpoint_connect(&c->ep, &param))
 		return -1;
 	printf("connected\n");
-	for (i = 0; i < c->n_bursts; i++)
+	for (i = 0; i < c->n_bursts; i++) {
+		if (wait_readable(-1, c->ep.stop_fd, c->idle) < 0)
+			return -1;
 		if (burst(c, c->bursts[i]))
 			return -1;
+	}
 	return 0;
 }
 

@@ -105,16 +105,19 @@ verdict_of() {
 
 @test "a program that fills the disk finds a small one" {
 	verdict_of disk connect
-	grep -q 'exit status was 3' "$BATS_FILE_TMPDIR/list.disk"
+	grep -q 'ended with status 3' "$BATS_FILE_TMPDIR/list.disk"
 }
 
+# It is killed for that, or for the time that it takes.
 @test "a program that takes all memory is the one to go" {
-	verdict_of memory crash
+	result memory
+	assert_equal "$verdict $checkpoint" "fail connects"
+	[[ $hint == crash || $hint == hang ]]
 }
 
 @test "a program that kills all it can kills nothing of ours" {
 	verdict_of kill connect
-	grep -q 'exit status was 4' "$BATS_FILE_TMPDIR/list.kill"
+	grep -q 'ended with status 4' "$BATS_FILE_TMPDIR/list.kill"
 }
 
 @test "after all of them an honest program passes" {
@@ -291,4 +294,15 @@ learner() {
 	assert_equal "$status" 2
 	run --separate-stderr solutions/make-stubs 99-nonsense
 	assert_equal "$status" 2
+}
+
+@test "no checkpoint takes the name of a function of the checker" {
+	local file names
+
+	names=$(sed -nE 's/^([a-z_]+)\(\) \{.*/\1/p' exercises/exercise \
+		exercises/checker.bash | sort)
+	for file in exercises/[0-9]*/checkpoints.bash; do
+		assert_equal "$(comm -12 <(echo "$names") <(sed -nE \
+			's/^([a-z_]+)\(\) \{.*/\1/p' "$file" | sort))" ''
+	done
 }
