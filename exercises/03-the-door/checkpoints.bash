@@ -58,10 +58,10 @@ lets_in() {
 strangers() {
 	# The right numbers, the wrong way round.
 	! grep -q 'says \(414d4452\|52444d410100\)' "$(output peer)" || fits 2
+	answer empty "refused, status 28, it says 52444d4100010003" || return
 	# Nobody is there any more.
 	! grep -q '^foreign: refused, status 8' "$(output peer)" || fits 3
-	answer empty "refused, status 28, it says 52444d4100010003" &&
-		answer foreign "refused, status 28, it says 52444d4100010003"
+	answer foreign "refused, status 28, it says 52444d4100010003"
 }
 
 versions() {
