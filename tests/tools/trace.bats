@@ -172,6 +172,7 @@ until_true() {
 }
 
 @test "rping: threads, a completion channel, READ and WRITE" {
+	lab/lab capture "$BATS_TEST_TMPDIR/wire.pcap"
 	recorded server server rping -s -C 3
 	# It says nothing when it listens.
 	until_true server "rdma resource show cm_id | grep -q LISTEN"
@@ -179,6 +180,7 @@ until_true() {
 	finish client
 	assert_equal "$status" 0
 	finish server
+	lab/lab capture stop
 	fetch server server
 	fetch client client
 	assert_equal "$(jq -r 'select(.wrs and .qp) | .wrs[].opcode' \
@@ -191,6 +193,24 @@ until_true() {
 	assert_equal "$(jq -r 'select(.call == "rdma_get_cm_event").event' \
 		"$BATS_TEST_TMPDIR/client.jsonl" | head -n 3 | tr '\n' ' ')" \
 		'ADDR_RESOLVED ROUTE_RESOLVED ESTABLISHED '
+	# And on one time line, as the README has it.
+	tools/wire/dissect "$BATS_TEST_TMPDIR/wire.pcap" |
+		awk -f tools/wire/json.awk >"$BATS_TEST_TMPDIR/wire.jsonl"
+	build/trace/merge --json "$BATS_TEST_TMPDIR/time.jsonl" \
+		"$BATS_TEST_TMPDIR"/{client,server,wire}.jsonl >/dev/null
+	assert_equal "$(jq -rs -f tests/tools/timeline.jq \
+		"$BATS_TEST_TMPDIR/time.jsonl")" ''
+	assert_equal "$(jq -rs '(.[1:] | map({key: "\(.n)", value: .}) |
+		from_entries) as $at | .[1:][] | select(.event and
+			.call == "rdma_get_cm_event") | "\(.event) \([.after[] |
+			$at["\(.)"] | select(.side == "wire").name] |
+			join(" "))"' "$BATS_TEST_TMPDIR/time.jsonl" | sort)" \
+		"$(printf '%s\n' 'ADDR_RESOLVED ' \
+		'CONNECT_REQUEST ConnectRequest' \
+		'DISCONNECTED DisconnectReply' \
+		'DISCONNECTED DisconnectRequest' \
+		'ESTABLISHED ConnectReply' 'ESTABLISHED ReadyToUse' \
+		'ROUTE_RESOLVED ')"
 }
 
 @test "ib_write_lat: a queue pair by hand, its WRITEs counted" {

@@ -112,7 +112,8 @@ static void note_cm(struct event *packet)
 /* Which connection a cm_id stands for, by its queue pair. */
 struct id {
 	enum side side;
-	const char *name; /* its address */
+	const char *name; /* its address, which may be another one's later */
+	int64_t since;
 	int64_t qp;
 	struct connection *connection;
 };
@@ -120,15 +121,19 @@ struct id {
 static struct id *ids;
 static int n_ids;
 
-static struct id *find_id(enum side side, const char *name)
+static struct id *find_id(const struct event *event)
 {
+	const char *name = json_text(event->json, "id");
+	int64_t when = event->end < 0 ? event->begin : event->end;
+	struct id *found = NULL;
 	int i;
 
-	/* An address may be used again: the last is the one. */
-	for (i = n_ids - 1; name && i >= 0; i--)
-		if (ids[i].side == side && !strcmp(ids[i].name, name))
-			return &ids[i];
-	return NULL;
+	for (i = 0; name && i < n_ids; i++)
+		if (ids[i].side == event->side && ids[i].since <= when &&
+		    !strcmp(ids[i].name, name) &&
+		    (!found || ids[i].since >= found->since))
+			found = &ids[i];
+	return found;
 }
 
 static struct connection *connection_by_qp(enum side side, int64_t qp)
@@ -141,14 +146,14 @@ static struct connection *connection_by_qp(enum side side, int64_t qp)
 	return NULL;
 }
 
-static struct connection *connection_of(enum side side, const char *id_name)
+static struct connection *connection_of(const struct event *event)
 {
-	struct id *id = find_id(side, id_name);
+	struct id *id = find_id(event);
 
 	if (!id)
 		return NULL;
 	if (!id->connection)
-		id->connection = connection_by_qp(side, id->qp);
+		id->connection = connection_by_qp(event->side, id->qp);
 	return id->connection;
 }
 
@@ -158,34 +163,57 @@ static struct event *packet_of(struct connection *connection, enum side from,
 	return connection ? connection->packets[from][kind] : NULL;
 }
 
-static void new_id(enum side side, const char *name)
+static void new_id(const struct event *event)
 {
+	const char *name = json_text(event->json, "id");
+
 	if (name) {
 		ids = grow(ids, n_ids, sizeof(*ids));
-		ids[n_ids++] = (struct id){ side, name, -1, NULL };
+		ids[n_ids++] =
+			(struct id){ event->side, name, event->end, -1, NULL };
 	}
+}
+
+/* First: which ids there are, and which queue pair each has. */
+static void note_id(struct event *event)
+{
+	struct json *json = event->json;
+	bool asked = json_is(json, "event", "CONNECT_REQUEST") &&
+		     is_call(event, "rdma_get_cm_event");
+	struct id *id;
+
+	if (is_call(event, "rdma_create_id") ||
+	    is_call(event, "rdma_create_ep") || asked)
+		new_id(event);
+	id = find_id(event);
+	if (id && asked)
+		id->connection = connection_by_qp(
+			other(event->side), json_number(json, "qp_num", -1));
+}
+
+static void note_id_qp(struct event *event)
+{
+	struct id *id = find_id(event);
+
+	if (id && (is_call(event, "rdma_create_qp") ||
+		   is_call(event, "rdma_create_qp_ex") ||
+		   is_call(event, "rdma_create_ep")))
+		id->qp = json_number(event->json, "qp_num", -1);
+	/* A QP made without the CM is named in these. */
+	if (id && id->qp < 0 &&
+	    (is_call(event, "rdma_connect") || is_call(event, "rdma_accept")))
+		id->qp = json_number(event->json, "qp_num", -1);
 }
 
 static void look_at_event(struct event *event)
 {
 	struct json *json = event->json;
-	enum side side = event->side, peer = other(side);
-	const char *name = json_text(json, "id");
-	struct connection *connection;
-	struct id *id;
+	enum side peer = other(event->side);
+	struct connection *connection = connection_of(event);
 
 	if (json_is(json, "event", "CONNECT_REQUEST")) {
-		new_id(side, name);
-		connection =
-			connection_by_qp(peer, json_number(json, "qp_num", -1));
-		id = find_id(side, name);
-		if (id)
-			id->connection = connection;
 		cause(packet_of(connection, peer, REQUEST), event);
-		return;
-	}
-	connection = connection_of(side, name);
-	if (json_is(json, "event", "ESTABLISHED")) {
+	} else if (json_is(json, "event", "ESTABLISHED")) {
 		cause(packet_of(connection, peer, REPLY), event);
 		cause(packet_of(connection, peer, READY), event);
 	} else if (json_is(json, "event", "REJECTED")) {
@@ -195,6 +223,7 @@ static void look_at_event(struct event *event)
 	}
 }
 
+/* Then: what each call asked for, and what each event told of. */
 static void look_at_cm(struct event *event)
 {
 	static const struct {
@@ -204,33 +233,14 @@ static void look_at_cm(struct event *event)
 		       { "rdma_accept", REPLY },
 		       { "rdma_reject", REJECT },
 		       { "rdma_disconnect", DISCONNECT } };
-	struct json *json = event->json;
-	const char *name = json_text(json, "id");
-	struct id *id;
 	size_t i;
 
-	if (is_call(event, "rdma_create_id")) {
-		new_id(event->side, name);
-	} else if (is_call(event, "rdma_create_qp") ||
-		   is_call(event, "rdma_create_qp_ex") ||
-		   is_call(event, "rdma_create_ep")) {
-		if (is_call(event, "rdma_create_ep"))
-			new_id(event->side, name);
-		id = find_id(event->side, name);
-		if (id)
-			id->qp = json_number(json, "qp_num", -1);
-	} else if (is_call(event, "rdma_get_cm_event")) {
+	if (is_call(event, "rdma_get_cm_event"))
 		look_at_event(event);
-	}
 	for (i = 0; i < sizeof(asking) / sizeof(asking[0]); i++)
-		if (is_call(event, asking[i].call)) {
-			/* A QP made without the CM is named in the call. */
-			id = find_id(event->side, name);
-			if (id && id->qp < 0 && json_get(json, "qp_num"))
-				id->qp = json_number(json, "qp_num", -1);
-			cause(event, packet_of(connection_of(event->side, name),
+		if (is_call(event, asking[i].call))
+			cause(event, packet_of(connection_of(event),
 					       event->side, asking[i].packet));
-		}
 }
 
 /* ---- all together --------------------------------------------------------- */
@@ -255,6 +265,16 @@ static void program_order(struct events *events)
 	}
 }
 
+static void for_own_calls(struct run *run, void (*look)(struct event *))
+{
+	int side, i;
+
+	for (side = CLIENT; side < SIDES; side++)
+		for (i = 0; i < run->all[side].count; i++)
+			if (is_own(run->all[side].list[i]))
+				look(run->all[side].list[i]);
+}
+
 void find_causes(struct run *run)
 {
 	struct event **packets = run->all[WIRE].list;
@@ -270,8 +290,7 @@ void find_causes(struct run *run)
 	for (side = CLIENT; side < SIDES; side++)
 		program_order(&run->all[side]);
 	find_request_causes(run);
-	for (side = CLIENT; side < SIDES; side++)
-		for (i = 0; i < run->all[side].count; i++)
-			if (is_own(run->all[side].list[i]))
-				look_at_cm(run->all[side].list[i]);
+	for_own_calls(run, note_id);
+	for_own_calls(run, note_id_qp);
+	for_own_calls(run, look_at_cm);
 }
