@@ -33,15 +33,14 @@ build_variant() {
 
 # The agent, the trace library, and the peer from the solution.
 build_ours() {
-	local source=exercises/agent.c agent=build/exercises/agent
+	local lock
 
 	mkdir -p build/exercises
-	if [ ! -x $agent ] || [ $source -nt $agent ]; then
-		gcc -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra \
-			-o $agent.new $source && mv $agent.new $agent
-	fi
-	MAKEFLAGS='' make -s -C tools/trace >&2 || trouble "tools/trace does not build"
-	trace_library=build/trace/libverbstrace.so
+	# Two checks at the same time build these one after the other.
+	exec {lock}>build/exercises/lock
+	flock "$lock"
+	build_agent_and_recorder
+	exec {lock}>&-
 	if [ ! -x "$built/peer/plain/$peer" ] ||
 		[ -n "$(find "solutions/$exercise" common -newer "$built/peer/plain/$peer")" ]; then
 		build_variant "$built/peer" "solutions/$exercise" plain "$peer" \
@@ -50,6 +49,17 @@ build_ours() {
 			trouble "the peer of exercise $exercise does not build"
 		}
 	fi
+}
+
+build_agent_and_recorder() {
+	local source=exercises/agent.c agent=build/exercises/agent
+
+	if [ ! -x $agent ] || [ $source -nt $agent ]; then
+		gcc -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra \
+			-o $agent.new $source && mv $agent.new $agent
+	fi
+	MAKEFLAGS='' make -s -C tools/trace >&2 || trouble "tools/trace does not build"
+	trace_library=build/trace/libverbstrace.so
 }
 
 # The learner's program, plain. With the sanitizers it is built in the
