@@ -3,63 +3,28 @@
 # Lesson 05: many messages both ways, and what happens when a receive is missing.
 
 load ../helpers
+load turns
 
 setup_file() {
-	build asan-O0/05-ping-pong asan-O2/05-ping-pong gcc-O0/05-ping-pong \
-		gcc-O2/05-ping-pong peers
+	build asan-O0/05-ping-pong asan-O2/05-ping-pong gcc-O2/05-ping-pong peers
 }
 
 setup() {
-	server=build/asan-O0/05-ping-pong/server
-	client=build/asan-O0/05-ping-pong/client
+	asan=build/asan-O0/05-ping-pong
+	plain=build/gcc-O2/05-ping-pong
+	server=$asan/server
+	client=$asan/client
 	peers=build/peers
 }
 
 teardown() {
-	[ -z "${frozen:-}" ] || lab/lab thaw "$frozen"
-	[ -z "${impaired:-}" ] || lab/lab impair clear
+	undo
 	assert_nothing_left
-}
-
-freeze() {
-	frozen=$1
-	lab/lab freeze "$1"
-}
-
-impair() {
-	impaired=1
-	lab/lab impair "$@"
-}
-
-# serve COMMAND...: start a server of any kind, and wait for its port.
-serve() {
-	start server peer "$@"
-	wait_line peer '^listening on '
-}
-
-# connect [ARG...]: the lesson's client.
-connect() {
-	run --separate-stderr on client "$client" "$@" "$ADDR_SERVER"
-}
-
-# succeeded: the client must have.
-succeeded() {
-	[ "$status" = 0 ] && return
-	printf "client: status %s\n%s\n%s\n" "$status" "$output" "$stderr"
-	return 1
-}
-
-# finished STATUS: the server must have ended with it.
-finished() {
-	finish peer
-	[ "$status" = "$1" ] && return
-	show_job peer
-	return 1
 }
 
 @test "a hundred messages go there and back" {
 	run pair 05
-	succeeded
+	assert_success
 	assert_line 'server | 8 slots of 1048576 bytes, 4 of them posted'
 	assert_line 'client | 100 messages of 1024 bytes, 4 at a time'
 	assert_line 'client | our card was told RNR 0 times'
@@ -70,107 +35,80 @@ finished() {
 @test "the pair runs in every build, over IPv4 and IPv6" {
 	BIN=build/asan-O0 IPV=6 pair 05 --count 20
 	BIN=build/asan-O2 pair 05 --count 20
-	BIN=build/gcc-O0 pair 05 --count 20
 }
 
 @test "messages of 0 bytes to 1 MiB come back with every byte right" {
-	local size count window
+	local size count n=0 sizes=(0 1 1023 1024 1025 4096 65536 1048576) all=()
 
-	for size in 0 1 1023 1024 1025 4096 65536 1048576; do
+	for size in "${sizes[@]}"; do
 		# Long messages go one by one: on a machine that is so busy that
 		# acknowledgements come late, SoftRoCE cannot do more.
-		count=9 window=4
-		[ $size -lt 65536 ] || count=3 window=1
-		serve build/gcc-O2/05-ping-pong/server -t 30
-		run --separate-stderr on client \
-			build/gcc-O2/05-ping-pong/client -t 30 --size $size \
-			--count $count --window $window "$ADDR_SERVER"
-		succeeded
-		assert_line "$count messages of $size bytes, $window at a time"
-		assert_line --partial 'all came back, every byte right'
-		finished 0
-		assert_line --partial "$count messages came and were sent back"
+		if [ "$size" -lt 65536 ]; then
+			all+=("-t 30|-t 30 --size $size --count 9")
+		else
+			all+=("-t 30|-t 30 --size $size --count 3 --window 1")
+		fi
 	done
-}
-
-@test "a message that just fits into a slot comes back" {
-	serve "$server" --size 1025
-	connect --size 1025
-	succeeded
-	finished 0
+	# One that just fits into a slot.
+	turns "$plain" "${all[@]}" '--size 1025|--size 1025 --count 9'
+	for size in "${sizes[@]}" 1025; do
+		count=$((size == 65536 || size == 1048576 ? 3 : 9))
+		said client $n "$count messages of $size bytes, . at a time" \
+			'all came back, every byte right: .*' 'status 0'
+		said server $n "the client disconnected: $count messages came and were sent back, .*" \
+			'status 0'
+		n=$((n + 1))
+	done
 }
 
 @test "as many under way as there are receives: nobody is told RNR" {
 	local n
 
-	for n in 1 2 8; do
-		serve build/gcc-O2/05-ping-pong/server --slots $n
-		run on client build/gcc-O2/05-ping-pong/client --window $n \
-			--count 100 "$ADDR_SERVER"
-		succeeded
-		assert_line 'our card was told RNR 0 times'
-		finished 0
+	turns "$plain" '--slots 1|--window 1' '--slots 2|--window 2' \
+		'--slots 32|--window 32 --count 200'
+	for n in 0 1 2; do
+		said client $n 'our card was told RNR 0 times' 'status 0'
+		said server $n 'status 0'
 	done
+	said server 2 '64 slots of 1048576 bytes, 32 of them posted'
 }
 
-@test "the largest pool and the largest window work" {
-	serve "$server" --slots 32
-	connect --window 32 --count 200
-	succeeded
-	finished 0
-	assert_line '64 slots of 1048576 bytes, 32 of them posted'
-}
-
-@test "a slow receiver with too few receives: RNR, and every message arrives" {
-	serve "$server" --slots 1 --slow 20 --rnr-retry 6 --min-rnr-timer 26
-	connect --count 10
-	succeeded
-	assert_line --regexp '^our card was told RNR [1-9][0-9]* times$'
-	assert_line --partial 'all came back, every byte right'
-	finished 0
-}
-
-@test "with the timer as the CM leaves it each RNR takes 655 ms" {
-	serve "$server" --slots 1 --slow 20
-	connect --count 3
-	# Trap: on some kernels the acknowledgement timer ends the wait.
-	if [ "$status" = 0 ]; then
-		[[ $output =~ right:\ ([0-9]+)\. ]]
+@test "too few receives: RNR, and with retries that last every message arrives" {
+	turns "$asan" \
+		'--slots 1 --slow 20 --rnr-retry 6 --min-rnr-timer 26|--count 10' \
+		'--slots 1 --slow 20|--count 3'
+	said client 0 'our card was told RNR [1-9][0-9]* times' \
+		'all came back, every byte right: .*' 'status 0'
+	said server 0 'status 0'
+	# With the timer as the CM leaves it, an RNR takes 655 ms. On some
+	# kernels the acknowledgement timer may end the wait.
+	if [[ ${from_client[1]} =~ right:\ ([0-9]+)\. ]]; then
 		[ "${BASH_REMATCH[1]}" -ge 655 ]
-		finished 0
 	else
-		[[ $stderr == *'status 12, '* ]]
-		finish peer
+		said client 1 '.*, status 12, .*' 'status 1'
 	fi
 }
 
-@test "no retry: the first RNR ends it, and the client says so" {
-	serve "$server" --slots 1 --slow 50 --rnr-retry 0
-	connect
-	assert_failure 1
-	[[ $stderr == 'completion of the SEND (wr_id '*'): RNR retry counter exceeded, status 13, vendor syndrome 0x0: the peer has no receive posted: it must post before we send' ]]
-	assert_line 'our card was told RNR 1 times'
-	finished 0
-	assert_line --regexp '^the client disconnected: [0-9]+ messages came'
-}
+@test "too few receives, and retries that do not last: status 13" {
+	local error='completion of the SEND \(wr_id [0-9]+\): RNR retry counter exceeded, status 13, vendor syndrome 0x0: the peer has no receive posted: it must post before we send'
 
-@test "retries that are over before the receiver is ready: the same" {
-	serve "$server" --slots 1 --slow 200 --rnr-retry 3 --min-rnr-timer 12
-	connect
-	assert_failure 1
-	[[ $stderr == *'RNR retry counter exceeded, status 13, '* ]]
-	# Of messages behind it in the window, too.
-	assert_line --regexp '^our card was told RNR ([4-9]|1[0-9]) times$'
-	finished 0
+	turns "$asan" '--slots 1 --slow 50 --rnr-retry 0|' \
+		'--slots 1 --slow 200 --min-rnr-timer 12|'
+	said client 0 "$error" 'our card was told RNR 1 times' 'status 1'
+	# Messages behind it in the window may be told so, too.
+	said client 1 "$error" 'our card was told RNR ([4-9]|1[0-9]) times' \
+		'status 1'
+	said server 0 'the client disconnected: [0-9]+ messages came and were sent back, .*' \
+		'status 0'
+	said server 1 'status 0'
 }
 
 @test "a message longer than the receive: both sides get an error" {
-	serve "$server" --size 1023
-	connect
-	assert_failure 1
-	[[ $stderr =~ ^'completion of the SEND (wr_id '[0-9]+'): '[a-z\ ]+', status '(9|11)', ' ]]
-	finished 1
-	[[ $stderr =~ 'completion of the receive (wr_id '[0-9]+'): '.*', status '(1|2)', ' ]]
+	turns "$asan" '--size 1023|'
+	said client 0 'completion of the SEND \(wr_id [0-9]+\): .*, status (9|11), .*' \
+		'status 1'
+	said server 0 'completion of the receive \(wr_id [0-9]+\): .*, status (1|2), .*' \
+		'status 1'
 }
 
 @test "the server is killed in the middle" {
@@ -201,15 +139,15 @@ finished() {
 	while read -r stage deed text; do
 		echo "the server at $stage: $deed"
 		serve "$peers"/badserver --receives 16 --at "$stage" --do "$deed"
-		connect -t 2
+		connect -t 1
 		assert_failure 1
 		[[ $stderr == *"$text"* ]]
 		stop_jobs
 	done <<-'END'
 		request reject RDMA_CM_EVENT_REJECTED, status 28: consumer reject
 		request kill RDMA_CM_EVENT_REJECTED, status 28: consumer reject
-		request stall waited 2 s for RDMA_CM_EVENT_ESTABLISHED and nothing came
-		established stall waited 2 s for a completion and none came: is the peer frozen
+		request stall waited 1 s for RDMA_CM_EVENT_ESTABLISHED and nothing came
+		established stall waited 1 s for a completion and none came: is the peer frozen
 		established leave the peer disconnected after 0 of 100 answers
 		received kill the peer disconnected after 0 of 100 answers
 	END
@@ -264,7 +202,7 @@ finished() {
 	impair loss 1%
 	serve "$server"
 	connect --count 100 --size 4096
-	succeeded
+	assert_success
 	assert_line --partial 'all came back, every byte right'
 	finished 0
 }
@@ -313,7 +251,7 @@ finished() {
 	serve "$server"
 	run on client "$peers"/badclient --echo --receives 1 --receive-size 4096 \
 		--messages 5 --text 'of another program' "$ADDR_SERVER"
-	succeeded
+	assert_success
 	assert_line 'received 18 bytes'
 	finished 0
 	assert_line --partial '5 messages came and were sent back'
@@ -349,7 +287,7 @@ finished() {
 	serve setpriv --reuid 65534 --clear-groups prlimit --memlock=8388608 \
 		build/gcc-O2/05-ping-pong/server
 	connect --count 5
-	succeeded
+	assert_success
 	finished 0
 	serve setpriv --reuid 65534 --clear-groups prlimit --memlock=8388608 \
 		build/gcc-O2/05-ping-pong/server --slots 5
@@ -379,7 +317,7 @@ finished() {
 	done
 	for program in "$client" "$server"; do
 		run --separate-stderr "$program" --help
-		succeeded
+		assert_success
 		assert_line --partial 'usage: '
 	done
 }
