@@ -158,18 +158,18 @@ teardown() {
 
 	while read -r stage deed wanted text; do
 		echo "the client at $stage: $deed"
-		serve "$server" -t 4
+		serve "$server" -t 3
 		start client other "$peers"/badclient --echo --receives 4 \
 			--at "$stage" --do "$deed" "$ADDR_SERVER"
 		finished "$wanted"
 		[[ $output$stderr =~ $text ]]
 		stop_jobs
 	done <<-'END'
-		request kill 1 waited 4 s for|rdma_accept|rdma_create_qp|waited for RDMA_CM_EVENT_ESTABLISHED, got
+		request kill 1 waited 3 s for|rdma_accept|rdma_create_qp|waited for RDMA_CM_EVENT_ESTABLISHED, got
 		established kill 0 the client disconnected: 0 messages came
-		established stall 1 waited 4 s for a completion and none came: is the peer frozen
+		established stall 1 waited 3 s for a completion and none came: is the peer frozen
 		sent leave 0 the client disconnected: 1 messages came and were sent back
-		sent stall 1 waited 4 s for a completion and none came: is the peer frozen
+		sent stall 1 waited 3 s for a completion and none came: is the peer frozen
 	END
 }
 
