@@ -340,12 +340,28 @@ connect() {
 	pair 03
 }
 
-@test "three hundred pairs in a row" {
-	LIMIT=110 in_a_row 300 build/gcc-O2/03-event-loop/server \
+@test "twenty-five pairs in a row, each with programs of its own" {
+	LIMIT=110 in_a_row 25 build/gcc-O2/03-event-loop/server \
 		build/gcc-O2/03-event-loop/client
 	assert_equal "$(grep -c 'received 10 bytes: HelloWorld' \
-		"$BATS_TEST_TMPDIR/row.server")" 300
-	assert_equal "$(grep -c -- '-> DONE' "$BATS_TEST_TMPDIR/row.client")" 300
+		"$BATS_TEST_TMPDIR/row.server")" 25
+	assert_equal "$(grep -c -- '-> DONE' "$BATS_TEST_TMPDIR/row.client")" 25
+}
+
+# The helpers that this lesson has shown, in one process on each side.
+@test "three hundred connections in a row leave nothing behind in the process" {
+	serve peer "$peers"/badserver --times 301
+	LIMIT=110 on client "$peers"/badclient --times 300 "$ADDR_SERVER" \
+		>"$BATS_TEST_TMPDIR/client"
+	assert_equal "$(grep -c '^at sent' "$BATS_TEST_TMPDIR/client")" 300
+	run on server sh -c 'for what in qp cq mr pd cm_id; do
+		rdma resource show $what | grep " comm badserver"
+	done'
+	# Only what listens.
+	assert_equal "${#lines[@]}" 1
+	assert_line --partial 'state LISTEN'
+	signal_job peer INT
+	finish peer
 }
 
 @test "what is asked wrongly is answered with the usage, and nothing starts" {
