@@ -10,6 +10,7 @@
  *	arg WORD		the next program and its arguments, one by one
  *	run MILLISECONDS	start it; it is killed when the time is over
  *	stop			kill it now
+ *	quit			that was all
  *
  * and says:
  *
@@ -624,6 +625,8 @@ int main(void)
 			run(argv, envp, atoi(line + 4));
 			clear_words(argv, &argc);
 			clear_words(envp, &envc);
+		} else if (!strcmp(line, "quit")) {
+			return EXIT_SUCCESS;
 		} else if (strcmp(line, "stop")) {
 			/* A stop that came too late is no mistake. */
 			errno = EINVAL;

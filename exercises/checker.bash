@@ -140,6 +140,24 @@ start_agent() {
 	[ "$word" = ready ] || lost "$node"
 }
 
+# Told to end they do at once; whoever does not hear it is killed, which takes
+# longer.
+stop_agents() {
+	local fd timer
+
+	for fd in "${agent_in[@]}"; do
+		echo quit >&"$fd" || true
+	done
+	sleep 2 &
+	timer=$!
+	for fd in "${jobs[@]}"; do
+		wait -n "${jobs[@]}" $timer || true
+	done
+	kill -KILL $timer || true
+	kill "${jobs[@]}" || true
+	wait "${jobs[@]}" $timer || true
+} 2>/dev/null
+
 lost() {
 	sed "s/^/$1: /" "$work/$1.err" >&2
 	trouble "the $1 node does not answer: see lab/lab log $1"
@@ -246,8 +264,8 @@ execute() {
 	# How long a program of either side may wait, and when it is killed. What
 	# ends by itself ends long before.
 	measure_slowness
-	t=$((3 * slow)) grace=$((2 * slow))
-	limit=$((2 * t * 1000))
+	t=$((2 * slow)) grace=$((2 * slow))
+	limit=$((5 * slow * 1000))
 	"run_$name"
 	[ "$variant" = plain ] || need_asan
 	doing "running your $learner ($name)"
