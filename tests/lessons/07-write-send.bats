@@ -325,6 +325,12 @@ offer=addr,rkey,size,addr2,rkey2,size2
 	done
 }
 
+@test "twenty-five pairs in a row, each with programs of its own" {
+	LIMIT=100 in_a_row 25 $plain/$server07 $plain/$client07
+	assert_equal "$(grep -c '^buffer: Hello, written by RDMA WRITE' \
+		"$BATS_TEST_TMPDIR/row.server")" 25
+}
+
 @test "bad arguments are named, with the usage and status 2" {
 	local flags
 
