@@ -110,6 +110,9 @@ static inline const char *report_advice(const char *call, int err)
 		  "the peer has left already, or the device has not as much "
 		  "as we ask for" },
 		{ "rdma_accept", EINVAL, "the peer has left already" },
+		{ "rdma_connect", EINVAL,
+		  "more READs at a time than the device can do (ibv_query_device, "
+		  "max_qp_init_rd_atom), or more private data than 56 bytes" },
 		{ "rdma_get_cm_event", EAGAIN,
 		  "an event came that could not be used: may we open "
 		  "/dev/infiniband/uverbs*? See ls -l" },
@@ -662,6 +665,13 @@ struct endpoint {
 	 */
 	uint8_t private_data[256];
 	size_t private_data_len;
+	/*
+	 * How many READs and atomics at a time, from our own point of view: we
+	 * answer so many of the peer's, and make so many ourselves. The last event
+	 * has brought the peer's word on that (lesson 09).
+	 */
+	uint8_t responder_resources;
+	uint8_t initiator_depth;
 };
 
 /*
@@ -726,6 +736,8 @@ static inline int endpoint_take_event(struct endpoint *ep,
 		memcpy(ep->private_data, event->param.conn.private_data,
 		       ep->private_data_len);
 	}
+	ep->responder_resources = event->param.conn.responder_resources;
+	ep->initiator_depth = event->param.conn.initiator_depth;
 	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
 		ep->id = event->id;
 	if (event->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
