@@ -650,6 +650,7 @@ struct endpoint {
 	int stop_fd; /* Ctrl-C and SIGTERM, see open_stop_fd() */
 	struct rdma_event_channel *channel;
 	struct rdma_cm_id *listener; /* server only */
+	int backlog; /* server: requests that may wait (lesson 15); 0: one */
 	struct rdma_cm_id *id;
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *comp_channel;
@@ -874,7 +875,7 @@ static inline int endpoint_listen(struct endpoint *ep,
 		report_address("rdma_bind_addr", info->ai_src_addr, ENODEV);
 		goto out;
 	}
-	if (rdma_listen(ep->listener, 1)) {
+	if (rdma_listen(ep->listener, ep->backlog ? ep->backlog : 1)) {
 		report("rdma_listen", errno);
 		goto out;
 	}
