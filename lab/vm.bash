@@ -341,7 +341,8 @@ qmp() {
 	while IFS= read -r -t 10 line <&"$output"; do
 		[[ $line != *'"id": "lab"'* ]] || break
 	done
-	kill "$pid" 2>/dev/null || true
+	# Not TERM: socat notes that and may go on to wait for its next byte.
+	kill -KILL "$pid" 2>/dev/null || true
 	wait "$pid" 2>/dev/null || true
 	printf '%s\n' "$line"
 	[[ $line == *'"return"'* ]]

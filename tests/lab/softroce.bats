@@ -77,7 +77,7 @@ teardown() {
 @test "softroce: a kernel without the module is explained" {
 	run -0 on client sh -c 'CARD=link0 REMOVE=1 lab/softroce; /sbin/rmmod rdma_rxe'
 	run -1 softroce
-	assert_output --partial 'has no module rdma_rxe:'
+	assert_output --partial 'this machine has no module rdma_rxe: '
 	assert_output --partial 'LAB=vm'
 }
 

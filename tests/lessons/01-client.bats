@@ -355,8 +355,14 @@ refused='.*got RDMA_CM_EVENT_REJECTED, status 28: consumer reject: a server is t
 	finish client
 	lab/lab thaw server
 	assert_equal "$status" 1
-	assert_equal "$stderr" "waited 4 s for a completion and none came: is the peer frozen, or UDP port 4791 shut?
-waited 4 s for DISCONNECTED and nothing came: is the peer alive and answering? (-t waits longer)"
+	# Whether our deadline or the card's patience is over first is a matter
+	# of the kernel: 16 s on 6.1, 4 s on 6.12.
+	case $stderr in
+	'waited 4 s for a completion and none came: is the peer frozen, or UDP port 4791 shut?'*) ;;
+	*'transport retry counter exceeded, status 12, vendor syndrome 0x0: no answer from the peer: is it dead or frozen, is UDP port 4791 open, is the MTU the same on both sides?'*) ;;
+	*) fail "stderr is: $stderr" ;;
+	esac
+	[[ $stderr == *'waited 4 s for DISCONNECTED and nothing came: '* ]]
 	assert_line --index -1 '20 rdma_destroy_event_channel'
 }
 
@@ -392,7 +398,7 @@ waited 4 s for DISCONNECTED and nothing came: is the peer alive and answering? (
 	start server server timeout 20 ucmatose -p 10121 -C 1
 	retry_refused "$client" "$ADDR_SERVER"
 	assert_line '20 rdma_destroy_event_channel'
-	signal_job server TERM
+	signal_job server TERM || true # it may have ended by itself
 	finish server
 }
 

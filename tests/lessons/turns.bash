@@ -38,6 +38,7 @@ impair() {
 
 undo() {
 	[ -z "${frozen:-}" ] || lab/lab thaw "$frozen"
+	frozen=''
 	[ -z "${impaired:-}" ] || lab/lab impair clear
 }
 
