@@ -129,6 +129,9 @@ static inline const char *report_advice(const char *call, int err)
 		  "the range is not mapped, or not writable" },
 		{ "ibv_post_send", ENOMEM,
 		  "the send queue is full: reap completions first" },
+		{ "ibv_post_send", EINVAL,
+		  "the QP is not connected, or an atomic is for an address that 8 "
+		  "does not divide" },
 		{ "ibv_post_recv", ENOMEM,
 		  "the receive queue is full: post fewer, or ask for a "
 		  "deeper one" },
