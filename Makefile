@@ -77,6 +77,13 @@ reset:
 solution:
 	@MAKEFLAGS= FORCE=$(FORCE) exercises/exercise solution $(EXERCISE)
 
+## make doctor                  what is wrong with this machine's RDMA, and what mends it
+## make doctor PEER=address     .. and the way to another machine (SERVE=1 there, JSON=1: tools/README.md)
+.PHONY: doctor
+doctor:
+	@MAKEFLAGS= tools/doctor/doctor $(if $(JSON),--json) $(if $(SERVE),--serve) \
+		$(if $(PEER),--peer '$(PEER)') $(if $(PORT),--port '$(PORT)')
+
 ## make softroce                put SoftRoCE on this machine's own card, as root (REMOVE=1 undoes)
 .PHONY: softroce
 softroce:

@@ -41,7 +41,7 @@ percent() {
 
 # start_qemu NODE ACCEL: its process is in $qemu
 start_qemu() {
-	local node=$1 accel=$2 me peer append
+	local node=$1 accel=$2 me peer append cpu=max
 	local share=local,security_model=none,readonly=on,multidevs=remap
 	case $node in
 	server) me=1 peer=client ;;
@@ -56,7 +56,12 @@ start_qemu() {
 	append+=" norandmaps nokaslr mitigations=off no_timer_check tsc=reliable"
 	append+=" audit=0 cryptomgr.notests rcupdate.rcu_expedited=1"
 	append+=" random.trust_cpu=on 8250.nr_uarts=1"
-	detach qemu-system-x86_64 -name "lab-$node" -M q35 -accel "$accel" -cpu max \
+	append+=" rodata=off"
+	# What the emulator is slow at and a kernel can do without: copying by
+	# bytes (erms, fsrm), a check at each access to a program's memory (smap),
+	# a fifth level of page tables (la57).
+	[[ $accel == kvm ]] || cpu=max,erms=off,fsrm=off,smap=off,la57=off
+	detach qemu-system-x86_64 -name "lab-$node" -M q35 -accel "$accel" -cpu "$cpu" \
 		-m "${LAB_MEMORY:-512}" -smp "${LAB_CPUS:-1}" \
 		-nodefaults -display none -no-reboot \
 		-kernel "$vmlinux" -initrd "$initramfs" -append "$append" \

@@ -56,7 +56,7 @@ static void usage(FILE *out)
 		"usage: client [-a SOURCE_ADDRESS] [-p PORT] [-t SECONDS] [-s BYTES] [-n COUNT]\n"
 		"              [--wrong WHAT] SERVER_ADDRESS\n"
 		"Write messages by RDMA WRITE WITH IMMEDIATE, and wait for the answers.\n"
-		"  -s, --size BYTES       bytes of a message, 0 to 1048575 (default: 4096)\n"
+		"  -s, --size BYTES       bytes of a message, 0 to 1048575 (default: 4000)\n"
 		"  -n, --count COUNT      so many messages, 1 to 1000000 (default: 8)\n"
 		"  --wrong WHAT           what is wrong with the immediate (default: nothing):\n"
 		"                         order   it is not big-endian\n"
@@ -302,7 +302,7 @@ int main(int argc, char **argv)
 {
 	struct client_options opt = {
 		.common = OPTIONS_DEFAULT,
-		.size = 4096,
+		.size = 4000,
 		.count = 8,
 	};
 	struct client client = { 0 };

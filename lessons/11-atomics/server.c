@@ -44,7 +44,7 @@ struct server {
 	struct ibv_mr *mr;
 	uint8_t depth; /* atomics and READs at a time, for each client */
 	long clients; /* that are to come */
-	long come, gone;
+	long come, connected, gone;
 	uint64_t expected; /* what the counter and the sum have to be */
 };
 
@@ -274,8 +274,9 @@ static int take_event(struct server *s, const struct server_options *opt)
 	case RDMA_CM_EVENT_CONNECT_REQUEST:
 		return take_request(s, opt, id, request, asked);
 	case RDMA_CM_EVENT_ESTABLISHED:
-		printf("a client is connected, %ld of %ld have come\n", s->come,
-		       s->clients);
+		s->connected++;
+		printf("%ld of %ld clients are connected, or have been\n",
+		       s->connected, s->clients);
 		return 0;
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		return 0;

@@ -109,7 +109,7 @@ static const struct failure catalogue[] = {
 		.done = "connected with an initiator_depth of 0, and posted a READ",
 		.peer = "accepted with responder_resources 1",
 		.initiator = { "9 REM_INV_REQ_ERR, QP ERR" },
-		.target = { "nothing, QP ERR" },
+		.target = { "async QP_REQ_ERR, QP ERR", "nothing, QP ERR" },
 		.fix = "initiator_depth of the one who reads, and "
 		       "responder_resources of the other, both 1 or more",
 	},
@@ -120,7 +120,7 @@ static const struct failure catalogue[] = {
 		.peer = "took the remote rights from its QP (ibv_modify_qp, "
 			"qp_access_flags 0)",
 		.initiator = { "9 REM_INV_REQ_ERR, QP ERR" },
-		.target = { "nothing, QP ERR" },
+		.target = { "async QP_REQ_ERR, QP ERR", "nothing, QP ERR" },
 		.fix = "qp_access_flags need IBV_ACCESS_REMOTE_WRITE; the CM "
 		       "sets them, by hand it is yours to do",
 	},
@@ -130,7 +130,8 @@ static const struct failure catalogue[] = {
 		.done = "posted a WRITE whose rkey belongs to no region",
 		.peer = "lent memory",
 		.initiator = { "10 REM_ACCESS_ERR, QP ERR" },
-		.target = { "nothing, QP ERR" },
+		.target = { "async QP_ACCESS_ERR, QP ERR", "nothing, QP ERR",
+			    NULL, "async QP_ACCESS_ERR, QP ERR" },
 		.fix = "send the rkey, not the lkey; big-endian on both sides; "
 		       "take it from the server that you talk to now",
 	},
@@ -140,7 +141,8 @@ static const struct failure catalogue[] = {
 		.done = "posted a WRITE with the rkey that it was given",
 		.peer = "deregistered the memory after it was lent",
 		.initiator = { "10 REM_ACCESS_ERR, QP ERR" },
-		.target = { "nothing, QP ERR" },
+		.target = { "async QP_ACCESS_ERR, QP ERR", "nothing, QP ERR",
+			    NULL, "async QP_ACCESS_ERR, QP ERR" },
 		.fix = "do not deregister what is lent before the other side "
 		       "has said that it is done",
 	},
@@ -150,7 +152,7 @@ static const struct failure catalogue[] = {
 		.done = "posted a WRITE that ends one byte past the end",
 		.peer = "lent memory",
 		.initiator = { "10 REM_ACCESS_ERR, QP ERR" },
-		.target = { "nothing, QP ERR" },
+		.target = { "async QP_ACCESS_ERR, QP ERR", "nothing, QP ERR" },
 		.fix = "compare address and length with what was lent, before "
 		       "you post",
 	},
@@ -160,7 +162,8 @@ static const struct failure catalogue[] = {
 		.done = "posted a WRITE",
 		.peer = "registered the memory without REMOTE_WRITE",
 		.initiator = { "10 REM_ACCESS_ERR, QP ERR" },
-		.target = { "nothing, QP ERR" },
+		.target = { "async QP_ACCESS_ERR, QP ERR", "nothing, QP ERR",
+			    NULL, "async QP_ACCESS_ERR, QP ERR" },
 		.fix = "register with IBV_ACCESS_REMOTE_WRITE and "
 		       "IBV_ACCESS_LOCAL_WRITE",
 	},
@@ -391,7 +394,7 @@ static const struct failure catalogue[] = {
 		.peer = "lent memory with REMOTE_ATOMIC",
 		.initiator = { "9 REM_INV_REQ_ERR, QP ERR",
 			       "ibv_post_send EINVAL, QP RTS" },
-		.target = { "nothing, QP ERR", "nothing, QP RTS" },
+		.target = { "async QP_REQ_ERR, QP ERR", "nothing, QP RTS" },
 		.fix = "atomics work on 8 bytes at an address that 8 divides",
 	},
 	/* ---- nothing at all ---- */

@@ -185,7 +185,10 @@ static int start_connecting(struct client *c)
 	snprintf(port, sizeof(port), "%d", atoi(opt.port) + c->part->port);
 	opt.port = port;
 	if (endpoint_resolve(&c->ep, &opt) ||
-	    endpoint_create_qp(&c->ep, SENDS, 1) || prepare(c))
+	    endpoint_create_qp(&c->ep, SENDS,
+			       c->part->receives ? c->part->receives :
+						   RECEIVES) ||
+	    prepare(c))
 		return -1;
 	request_pack(wire, c->failure->name, c->full);
 	param.private_data = wire;
@@ -293,8 +296,9 @@ static int tell(const struct client *c, enum column column, long long us)
 	}
 	if (right)
 		return 0;
-	fprintf(stderr, "%s: the catalogue has for %s: %s\n", f->name,
-		column_names[column], wanted);
+	fprintf(stderr,
+		"%s: seen: %s; the catalogue has for the initiator on %s: %s\n",
+		f->name, c->saw, column_names[column], wanted);
 	return -1;
 }
 

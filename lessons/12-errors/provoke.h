@@ -9,6 +9,7 @@
 #define BUFFER 4096 /* bytes that are registered */
 #define INBOX 64 /* bytes that the server's receive has room for */
 #define SENDS 4 /* depth of the send queue */
+#define RECEIVES 64 /* and of the receive queue: the CQ has room for both */
 
 struct client {
 	struct endpoint ep;
@@ -221,14 +222,20 @@ static int fill_cq(struct client *c)
 	struct request r = right_request(c, IBV_WR_RDMA_WRITE);
 	long long deadline = now_ms() + 2000;
 	int left = c->ep.cq->cqe + 2, ret;
+	struct sight sight = { 0 };
+	char text[SIGHT_TEXT];
 
 	while (left > 0 && now_ms() < deadline) {
 		ret = post(c, &r);
 		left -= ret == 0;
 	}
-	/* They are lost: nobody will poll them. */
-	c->ep.outstanding = 0;
-	return 0;
+	c->ep.outstanding = 0; /* some are lost: do not wait for them */
+	if (wait_readable(c->ep.id->verbs->async_fd, c->ep.stop_fd, 2000) > 0 &&
+	    sight_async(c->ep.id->verbs, &sight) < 0)
+		return -1;
+	sight_text(&sight, "", text);
+	saw(c, text);
+	return 1;
 }
 
 static int many_sges(struct client *c)
@@ -330,7 +337,7 @@ static int unreachable(struct client *c)
 
 	if (ret)
 		return ret;
-	if (endpoint_create_qp(&c->ep, SENDS, 1))
+	if (endpoint_create_qp(&c->ep, SENDS, RECEIVES))
 		return -1;
 	c->since = now_us();
 	if (rdma_connect(c->ep.id, &param)) {
@@ -454,6 +461,7 @@ struct part {
 	int depth; /* initiator_depth */
 	int patience; /* ms; 0: the deadline */
 	int port; /* to be added to the server's */
+	int receives; /* depth of the receive queue; 0: plenty */
 };
 
 static const struct part parts[] = {
@@ -488,7 +496,7 @@ static const struct part parts[] = {
 	{ .name = "leaves", .act = just_wait, .ready = true },
 	{ .name = "killed", .act = just_wait, .ready = true },
 	{ .name = "timewait", .act = time_wait },
-	{ .name = "small-cq", .act = fill_cq },
+	{ .name = "small-cq", .act = fill_cq, .receives = 1 },
 	{ .name = "full", .act = fill_queue },
 	{ .name = "many-sges", .act = many_sges },
 	{ .name = "misaligned", .act = misaligned, .depth = 1 },

@@ -17,14 +17,19 @@
 /* The longest that a client may be busy with one failure, in seconds. */
 #define PATIENCE 150
 
+/* What outlives this process, since its parent sees it too. */
+struct shared {
+	bool suicide; /* our death is meant */
+	bool wrong; /* something was not as in the catalogue */
+};
+
 struct server {
 	struct endpoint ep;
 	const struct failure *failure;
 	const struct part *part;
 	bool full; /* say everything */
 	bool over; /* the client has had enough */
-	bool wrong; /* something was not as in the catalogue */
-	bool *suicide; /* shared with our parent: the next death is meant */
+	struct shared *shared;
 	enum column column;
 	struct rdma_cm_id *held; /* a client that we leave without an answer */
 	struct ibv_qp *reset; /* a QP that is never brought up */
@@ -32,6 +37,7 @@ struct server {
 	struct ibv_mr *inbox_mr;
 	uint8_t *lent;
 	struct ibv_mr *lent_mr;
+	bool flushed; /* the receive has come back with 5 */
 	char saw[SIGHT_TEXT];
 };
 
@@ -48,6 +54,7 @@ struct part {
 	bool reject;
 	bool hold; /* neither accept nor reject */
 	bool in_reset; /* accept with a QP that is still in RESET */
+	bool leaves; /* go first */
 	/* After the handshake; the client waits until we say that it is done. */
 	int (*act)(struct server *s);
 };
@@ -92,8 +99,8 @@ static const struct part parts[] = {
 	{ .name = "retry", .no_receive = true, .in_reset = true },
 	{ .name = "refused", .reject = true },
 	{ .name = "unanswered", .hold = true },
-	{ .name = "leaves", .act = do_nothing },
-	{ .name = "killed", .act = do_nothing },
+	{ .name = "leaves", .leaves = true, .act = do_nothing },
+	{ .name = "killed", .leaves = true, .act = do_nothing },
 };
 
 static const struct part usual;
@@ -205,18 +212,20 @@ static void tell(struct server *s)
 		printf("%s: the target's side\n", s->failure->name);
 		printf("  done:  %s\n", s->failure->peer);
 		printf("  seen:  %s\n", s->saw);
+		if (s->flushed)
+			printf("  then:  the receive came back with 5 WR_FLUSH_ERR\n");
 		if (s->lent)
 			printf("  lent:  the memory was %s\n",
 			       s->lent[0] ? "written to" : "left alone");
 	} else {
-		printf("%-12s %s%s\n", s->failure->name, s->saw,
-		       right ? "" : "  (not as in the catalogue)");
+		printf("%-12s %s\n", s->failure->name, s->saw);
 	}
 	if (right)
 		return;
-	s->wrong = true;
-	fprintf(stderr, "%s: the catalogue has for the target: %s\n",
-		s->failure->name, wanted);
+	s->shared->wrong = true;
+	fprintf(stderr,
+		"%s: seen: %s; the catalogue has for the target on %s: %s\n",
+		s->failure->name, s->saw, column_names[s->column], wanted);
 }
 
 /*
@@ -278,47 +287,64 @@ static int act(struct server *s)
 
 	if (!s->part->act)
 		return 0;
-	if (s->part->act(s) || endpoint_post_send(&s->ep, &wr) ||
-	    endpoint_wait_wc(&s->ep, &wc) || check_wc(&wc))
+	if (s->part->act(s) || endpoint_post_send(&s->ep, &wr))
+		return -1;
+	if (!s->part->leaves)
+		return 0;
+	/* It has to arrive before we go. */
+	if (endpoint_wait_wc(&s->ep, &wc) || check_wc(&wc))
 		return -1;
 	if (!strcmp(s->failure->name, "killed")) {
-		*s->suicide = true;
+		s->shared->suicide = true;
 		raise(SIGKILL);
 	}
 	return 0;
 }
 
+/* Keep in BEST what says most, and look past what only follows from it. */
+static void keep(struct server *s, struct sight *best, const struct sight *new)
+{
+	if (new->what == SAW_WC &&new->wc.status == IBV_WC_WR_FLUSH_ERR)
+		s->flushed = true;
+	else if (new->what == SAW_ASYNC ||
+		 (new->what == SAW_WC &&
+		  best->what == SAW_NOTHING &&wr_id_op(new->wc.wr_id) ==
+			  WR_RECV))
+		*best = *new;
+}
+
 /*
- * Watch until the client disconnects, and keep what was seen first. The state
- * of the QP is asked for before we disconnect ourselves, which changes it.
+ * Watch until the client disconnects, and keep what was seen. The state of the
+ * QP is asked for before we disconnect ourselves, which changes it. A QP in ERR
+ * gives its receives back with status 5; when, is left to the card, and so
+ * that is no part of the catalogue.
  */
 static int watch(struct server *s)
 {
 	long long deadline = now_ms() + PATIENCE * 1000LL;
-	struct sight sight, first = { 0 };
+	struct sight sight, best = { 0 };
 	char text[SIGHT_TEXT];
 	int ret;
 
-	while (strcmp(s->failure->name, "leaves")) {
+	while (!s->part->leaves && !s->ep.disconnected) {
 		ret = sight_wait(&s->ep, &sight, deadline);
 		if (ret < 0)
 			return -1;
-		if (ret == 0)
+		if (ret == 0) {
 			fprintf(stderr, "the client has not come back\n");
-		if (first.what == SAW_NOTHING && sight.what != SAW_EVENT)
-			first = sight;
-		if (ret == 0 || s->ep.disconnected)
-			break;
+			return -1;
+		}
+		keep(s, &best, &sight);
 	}
-	/*
-	 * What came together with the goodbye; a QP in ERR gives the receive
-	 * back, which may take a moment.
-	 */
-	deadline = now_ms() + 300;
-	while (first.what == SAW_NOTHING && sight_wc(&s->ep, &first) == 0 &&
-	       !strcmp(qp_state(s->ep.id->qp), "ERR") && now_ms() < deadline)
-		;
-	sight_text(&first, "receive ", text);
+	/* What came together with the goodbye, and an event that comes later. */
+	while (sight_wc(&s->ep, &sight) > 0)
+		keep(s, &best, &sight);
+	if (best.what == SAW_NOTHING &&
+	    !strcmp(qp_state(s->ep.id->qp), "ERR") &&
+	    wait_readable(s->ep.id->verbs->async_fd, s->ep.stop_fd, 200) > 0 &&
+	    sight_async(s->ep.id->verbs, &best) < 0)
+		return -1;
+	sight_text(&best, "receive ", text);
 	snprintf(s->saw, sizeof(s->saw), "%.80s, QP %s", text,
 		 qp_state(s->reset ? s->reset : s->ep.id->qp));
 	tell(s);
@@ -356,6 +382,7 @@ static void forget_client(struct server *s)
 	ep->pd = NULL;
 	ep->id = NULL;
 	ep->outstanding = 0;
+	s->flushed = false;
 	ep->disconnected = false;
 }
 
@@ -446,12 +473,12 @@ static int run(struct server *s, const struct options *opt)
 		/* Some failures take the client that long. */
 		s->ep.timeout = PATIENCE;
 	}
-	return s->wrong ? -1 : 0;
+	return s->shared->wrong ? -1 : 0;
 }
 
-static int child(const struct options *opt, bool *suicide)
+static int child(const struct options *opt, struct shared *shared)
 {
-	struct server server = { .suicide = suicide };
+	struct server server = { .shared = shared };
 	int ret;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -484,13 +511,14 @@ static int wait_for_child(pid_t pid, const sigset_t *signals)
  */
 static int supervise(const struct options *opt)
 {
-	bool *suicide = mmap(NULL, sizeof(*suicide), PROT_READ | PROT_WRITE,
-			     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct shared *shared = mmap(NULL, sizeof(*shared),
+				     PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	sigset_t signals;
 	pid_t pid;
 	int status;
 
-	if (suicide == MAP_FAILED) {
+	if (shared == MAP_FAILED) {
 		report("mmap", errno);
 		return EXIT_FAILED;
 	}
@@ -500,17 +528,17 @@ static int supervise(const struct options *opt)
 	sigaddset(&signals, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	do {
-		*suicide = false;
+		shared->suicide = false;
 		pid = fork();
 		if (pid == 0)
-			return child(opt, suicide);
+			return child(opt, shared);
 		status = pid < 0 ? -1 : wait_for_child(pid, &signals);
-		if (*suicide)
+		if (shared->suicide)
 			printf("%-12s the process of the server is dead; here "
 			       "is another\n",
 			       "killed");
-	} while (*suicide);
-	munmap(suicide, sizeof(*suicide));
+	} while (shared->suicide);
+	munmap(shared, sizeof(*shared));
 	return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED;
 }
 

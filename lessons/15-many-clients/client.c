@@ -15,8 +15,10 @@
 #define ANSWER "ANS "
 #define MAGIC "LESSON15"
 
-/* The server's answers find a receive, whatever the order: see post_receive. */
-#define BATCH 16
+#define BATCH 16 /* completions at a time */
+
+/* How long our card waits for an acknowledgement: as the server has it. */
+#define PATIENCE 19
 
 enum state {
 	GONE, /* no connection; it may be used for the next one */
@@ -288,7 +290,7 @@ static int connect_it(struct client *c, struct connection *con)
 		.recv_cq = c->ep.cq,
 	};
 	struct rdma_conn_param param = CONN_PARAM_DEFAULT;
-	uint8_t timeout = ACK_TIMEOUT;
+	uint8_t timeout = PATIENCE;
 	uint32_t slot;
 
 	if (rdma_set_option(con->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,

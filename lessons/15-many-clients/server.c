@@ -43,6 +43,14 @@
  */
 #define LEEWAY 16
 
+/*
+ * How long a card waits for an acknowledgement: 19 is 4.096 us x 2^19 = 2.1 s.
+ * ACK_TIMEOUT of the earlier lessons (134 ms) was for one connection. Now the
+ * requests of all of them wait for one card and one CPU, and whoever sends again
+ * too early makes it worse. Both sides set it, and a lost packet costs two seconds.
+ */
+#define PATIENCE 19
+
 /* Requests that may wait in the CM until we take them. */
 #define BACKLOG 128
 
@@ -322,7 +330,7 @@ static struct client *create_client(struct server *s, struct rdma_cm_id *id)
 		.recv_cq = s->ep.cq,
 		.srq = s->srq,
 	};
-	uint8_t timeout = ACK_TIMEOUT;
+	uint8_t timeout = PATIENCE;
 	struct client *c = calloc(1, sizeof(*c));
 
 	if (!c) {

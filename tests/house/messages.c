@@ -9,10 +9,12 @@
 #include <arpa/inet.h>
 
 static const char *const calls[] = {
-	"ibv_open_device",    "rdma_create_event_channel", "rdma_resolve_addr",
-	"rdma_resolve_route", "rdma_bind_addr",		   "rdma_create_qp",
-	"rdma_accept",	      "rdma_get_cm_event",	   "ibv_reg_mr",
-	"ibv_post_send",      "ibv_post_recv",
+	"ibv_open_device",   "rdma_create_event_channel",
+	"rdma_resolve_addr", "rdma_resolve_route",
+	"rdma_bind_addr",    "rdma_create_qp",
+	"rdma_accept",	     "rdma_get_cm_event",
+	"ibv_reg_mr",	     "ibv_post_send",
+	"ibv_post_recv",
 };
 
 static const enum rdma_cm_event_type events[] = {

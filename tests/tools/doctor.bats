@@ -110,7 +110,7 @@ on_client() {
 	assert_equal "$after" "$before"
 	says OK kernel '[0-9]'
 	says OK module 'rdma_rxe is loaded$'
-	says OK tools 'rdma has link add$'
+	says OK tools 'the program rdma is there$'
 	says OK device 'rxe0: SoftRoCE$'
 	says OK port 'rxe0 port 1, on link0: active$'
 	says OK gid 'rxe0: each address of link0 has its RoCE v2 GID: 10.10.10.2 is GID [0-9]+$'
