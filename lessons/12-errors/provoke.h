@@ -24,8 +24,8 @@ struct client {
 	struct ibv_mw *mw;
 	struct remote_region lent; /* by the server */
 	long long since; /* us: when the failing step began */
+	long long took; /* us: until it was seen */
 	char saw[SIGHT_TEXT];
-	char then[SIGHT_TEXT];
 };
 
 struct request {
@@ -55,10 +55,19 @@ static struct request right_request(struct client *c, enum ibv_wr_opcode opcode)
 	return r;
 }
 
-static void saw(struct client *c, const char *text)
+static void saw_text(struct client *c, const char *text)
 {
 	snprintf(c->saw, sizeof(c->saw), "%.80s, QP %s", text,
 		 qp_state(c->ep.id ? c->ep.id->qp : NULL));
+	c->took = now_us() - c->since;
+}
+
+static void saw(struct client *c, const struct sight *sight)
+{
+	char text[SIGHT_TEXT];
+
+	sight_text(sight, "", text);
+	saw_text(c, text);
 }
 
 /* A call has failed at once, and that is what was to be seen. */
@@ -67,7 +76,7 @@ static int saw_call(struct client *c, const char *call, int err)
 	char text[SIGHT_TEXT];
 
 	snprintf(text, sizeof(text), "%s %s", call, strerrorname_np(err));
-	saw(c, text);
+	saw_text(c, text);
 	return 1;
 }
 
@@ -223,7 +232,6 @@ static int fill_cq(struct client *c)
 	long long deadline = now_ms() + 2000;
 	int left = c->ep.cq->cqe + 2, ret;
 	struct sight sight = { 0 };
-	char text[SIGHT_TEXT];
 
 	while (left > 0 && now_ms() < deadline) {
 		ret = post(c, &r);
@@ -233,8 +241,7 @@ static int fill_cq(struct client *c)
 	if (wait_readable(c->ep.id->verbs->async_fd, c->ep.stop_fd, 2000) > 0 &&
 	    sight_async(c->ep.id->verbs, &sight) < 0)
 		return -1;
-	sight_text(&sight, "", text);
-	saw(c, text);
+	saw(c, &sight);
 	return 1;
 }
 
@@ -272,12 +279,9 @@ static int misaligned(struct client *c)
 /* Wait for whatever comes, and keep it as what was seen. Returns 1, or -1. */
 static int see(struct client *c, struct sight *sight, int ms)
 {
-	char text[SIGHT_TEXT];
-
 	if (sight_wait(&c->ep, sight, now_ms() + ms) < 0)
 		return -1;
-	sight_text(sight, "", text);
-	saw(c, text);
+	saw(c, sight);
 	return 1;
 }
 
@@ -375,7 +379,6 @@ static int freeze(struct client *c)
 {
 	long long deadline = now_ms() + c->ep.timeout * 1000LL;
 	struct sight sight;
-	char text[SIGHT_TEXT];
 	int ret;
 
 	printf("%s: now %s\n", c->failure->name, c->failure->help);
@@ -386,8 +389,7 @@ static int freeze(struct client *c)
 			ret = sight_wait(&c->ep, &sight, deadline);
 		if (ret <= 0 || sight.what != SAW_WC ||
 		    sight.wc.status != IBV_WC_SUCCESS) {
-			sight_text(&sight, "", text);
-			saw(c, text);
+			saw(c, &sight);
 			return ret < 0 ? -1 : 1;
 		}
 		if (wait_readable(-1, c->ep.stop_fd, 100) < 0)
@@ -398,7 +400,6 @@ static int freeze(struct client *c)
 
 static int time_wait(struct client *c)
 {
-	char text[SIGHT_TEXT];
 	struct sight sight;
 
 	if (rdma_disconnect(c->ep.id)) {
@@ -411,15 +412,13 @@ static int time_wait(struct client *c)
 			return -1;
 	} while (sight.what != SAW_EVENT ||
 		 sight.event == RDMA_CM_EVENT_DISCONNECTED);
-	sight_text(&sight, "", text);
-	saw(c, text);
+	saw(c, &sight);
 	return 1;
 }
 
 /* A second connection that says it is of the same QP as the first. */
 static int stale(struct client *c)
 {
-	char text[SIGHT_TEXT];
 	struct rdma_conn_param param = CONN_PARAM_DEFAULT;
 	struct rdma_cm_id *second = NULL;
 	struct sight sight;
@@ -440,8 +439,7 @@ static int stale(struct client *c)
 			ret = 1;
 	}
 	if (ret > 0) {
-		sight_text(&sight, "", text);
-		saw(c, text);
+		saw(c, &sight);
 	}
 	if (second)
 		rdma_destroy_id(second);

@@ -237,4 +237,17 @@ static inline int sight_wait(struct endpoint *ep, struct sight *sight,
 	}
 }
 
+/* The same without waiting, and without the CM: 1, 0 or -1. */
+static inline int sight_now(struct endpoint *ep, struct sight *sight)
+{
+	struct pollfd fd = { .fd = ep->id->verbs->async_fd, .events = POLLIN };
+	int n;
+
+	memset(sight, 0, sizeof(*sight));
+	n = sight_wc(ep, sight);
+	if (n || poll(&fd, 1, 0) <= 0)
+		return n;
+	return sight_async(ep->id->verbs, sight);
+}
+
 #endif
