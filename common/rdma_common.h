@@ -32,6 +32,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -389,7 +390,7 @@ static inline const char *wc_advice(enum ibv_wc_status status)
 		return "the peer has no receive posted: it must post before "
 		       "we send";
 	default:
-		return "see docs/glossary.md, work completion";
+		return "see docs/error-gallery.md";
 	}
 }
 
@@ -1337,5 +1338,564 @@ static inline int remote_region_unpack(struct remote_region *region,
 }
 
 #endif /* LESSON > 6 */
+
+#if LESSON > 15
+/*
+ * Part 15: a server of many clients (lesson 15)
+ *
+ * The loop of lesson 15, for a server that answers each message with one. It
+ * calls on_client when one wants in, on_message for each message, and on_gone
+ * before a client is forgotten; the first and the last may be NULL.
+ */
+
+/* How patient a card is when many share it (lesson 15). */
+#define HUB_PATIENCE 19
+
+#define HUB_BUCKETS 256
+#define HUB_BATCH 16 /* completions, before the other descriptors' turn */
+#define HUB_LEEWAY 16 /* unacknowledged answers beyond the window */
+#define HUB_LOOK_MS 250 /* how often the clients are looked over */
+#define HUB_GOODBYE_MS 1000 /* how long a goodbye may take */
+
+struct hub_client {
+	struct rdma_cm_id *id;
+	struct hub_client *next; /* in the same bucket */
+	uint32_t qp_num;
+	enum {
+		HUB_ACCEPTING,
+		HUB_SERVING,
+		HUB_CLOSING
+	} state;
+	bool disconnected; /* its goodbye, or the answer to ours, has come */
+	uint32_t answers; /* posted and not yet acknowledged */
+	long long since; /* ms: last heard of; HUB_CLOSING: since when */
+	void *own; /* the server's, for this client */
+};
+
+struct hub {
+	struct endpoint ep; /* what all share; its id stays NULL */
+	int epoll;
+	struct ibv_srq *srq;
+	uint8_t *memory;
+	struct ibv_mr *mr;
+	struct hub_client **sending; /* to whom a slot is being sent */
+	struct hub_client *by_qp[HUB_BUCKETS];
+	uint32_t slots, slot_size, window; /* to be set before hub_open() */
+	uint32_t count, closing; /* clients, and those that are about to go */
+	uint64_t came, dropped, answered, woken;
+	bool once; /* end when the last client has left */
+	bool draining, now; /* SIGTERM has come, and a second one */
+	long long next_look;
+	/* Prepare for CLIENT, and say in PARAM what the accept is to carry. */
+	int (*on_client)(struct hub *hub, struct hub_client *client,
+			 struct rdma_conn_param *param);
+	/*
+	 * A message of LENGTH bytes has come into TEXT. Leave the answer there
+	 * and return its length; 0 drops the client.
+	 */
+	uint32_t (*on_message)(struct hub *hub, struct hub_client *client,
+			       uint8_t *text, uint32_t length);
+	void (*on_gone)(struct hub *hub, struct hub_client *client);
+};
+
+/* Give the card SLOT to receive into, whoever sends. */
+static inline int hub_post_slot(struct hub *hub, uint32_t slot)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)(hub->memory + slot * hub->slot_size),
+		.length = hub->slot_size,
+		.lkey = hub->mr->lkey,
+	};
+	struct ibv_recv_wr *bad, wr = {
+		.wr_id = wr_id_of(WR_RECV, slot),
+		.sg_list = &sge,
+		.num_sge = 1,
+	};
+	int err = ibv_post_srq_recv(hub->srq, &wr, &bad);
+
+	if (!err)
+		return 0;
+	report("ibv_post_srq_recv", err);
+	return -1;
+}
+
+/* Send LENGTH bytes out of SLOT; it is posted again when that has completed. */
+static inline int hub_post_answer(struct hub *hub, struct hub_client *client,
+				  uint32_t slot, uint32_t length)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)(hub->memory + slot * hub->slot_size),
+		.length = length,
+		.lkey = hub->mr->lkey,
+	};
+	struct ibv_send_wr *bad, wr = {
+		.wr_id = wr_id_of(WR_SEND, slot),
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED,
+	};
+	int err = ibv_post_send(client->id->qp, &wr, &bad);
+
+	if (err) {
+		report("ibv_post_send", err);
+		return -1;
+	}
+	hub->sending[slot] = client;
+	client->answers++;
+	return 0;
+}
+
+static inline int hub_watch(struct hub *hub, int fd)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.fd = fd };
+
+	if (!epoll_ctl(hub->epoll, EPOLL_CTL_ADD, fd, &event))
+		return 0;
+	report("epoll_ctl", errno);
+	return -1;
+}
+
+/* What all clients share, on the device VERBS. */
+static inline int hub_make_shared(struct hub *hub, struct ibv_context *verbs)
+{
+	struct ibv_srq_init_attr attr = {
+		.attr = { .max_wr = hub->slots, .max_sge = 1 },
+	};
+	uint32_t slot;
+	int err;
+
+	hub->ep.pd = ibv_alloc_pd(verbs);
+	if (!hub->ep.pd) {
+		report("ibv_alloc_pd", errno);
+		return -1;
+	}
+	hub->sending = calloc(hub->slots, sizeof(*hub->sending));
+	hub->memory = calloc(hub->slots, hub->slot_size);
+	if (!hub->sending || !hub->memory) {
+		report("calloc", errno);
+		return -1;
+	}
+	hub->mr = ibv_reg_mr(hub->ep.pd, hub->memory,
+			     (size_t)hub->slots * hub->slot_size,
+			     IBV_ACCESS_LOCAL_WRITE);
+	if (!hub->mr) {
+		report("ibv_reg_mr", errno);
+		return -1;
+	}
+	hub->srq = ibv_create_srq(hub->ep.pd, &attr);
+	if (!hub->srq) {
+		report("ibv_create_srq", errno);
+		return -1;
+	}
+	for (slot = 0; slot < hub->slots; slot++)
+		if (hub_post_slot(hub, slot))
+			return -1;
+	hub->ep.comp_channel = ibv_create_comp_channel(verbs);
+	if (!hub->ep.comp_channel) {
+		report("ibv_create_comp_channel", errno);
+		return -1;
+	}
+	hub->ep.cq =
+		ibv_create_cq(verbs, hub->slots, NULL, hub->ep.comp_channel, 0);
+	if (!hub->ep.cq) {
+		report("ibv_create_cq", errno);
+		return -1;
+	}
+	err = ibv_req_notify_cq(hub->ep.cq, 0);
+	if (err) {
+		report("ibv_req_notify_cq", err);
+		return -1;
+	}
+	return hub_watch(hub, hub->ep.comp_channel->fd);
+}
+
+static inline struct hub_client *hub_find(struct hub *hub, uint32_t qp_num)
+{
+	struct hub_client *client = hub->by_qp[qp_num % HUB_BUCKETS];
+
+	while (client && client->qp_num != qp_num)
+		client = client->next;
+	return client;
+}
+
+static inline void hub_destroy_client(struct hub *hub,
+				      struct hub_client *client)
+{
+	struct hub_client **at = &hub->by_qp[client->qp_num % HUB_BUCKETS];
+
+	while (*at && *at != client)
+		at = &(*at)->next;
+	if (*at) {
+		*at = client->next;
+		hub->count--;
+	}
+	if (client->state == HUB_CLOSING)
+		hub->closing--;
+	rdma_destroy_qp(client->id);
+	if (hub->on_gone)
+		hub->on_gone(hub, client);
+	rdma_destroy_id(client->id);
+	free(client);
+}
+
+static inline struct hub_client *hub_create_client(struct hub *hub,
+						   struct rdma_cm_id *id)
+{
+	struct ibv_qp_init_attr attr = {
+		.cap = { .max_send_wr = hub->window + HUB_LEEWAY,
+			 .max_send_sge = 1 },
+		.qp_type = IBV_QPT_RC,
+		.send_cq = hub->ep.cq,
+		.recv_cq = hub->ep.cq,
+		.srq = hub->srq,
+	};
+	uint8_t timeout = HUB_PATIENCE;
+	struct hub_client *client = calloc(1, sizeof(*client));
+
+	if (!client) {
+		report("calloc", errno);
+		return NULL;
+	}
+	if (rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
+			    &timeout, sizeof(timeout))) {
+		report("rdma_set_option", errno);
+		free(client);
+		return NULL;
+	}
+	if (rdma_create_qp(id, hub->ep.pd, &attr)) {
+		report("rdma_create_qp", errno);
+		free(client);
+		return NULL;
+	}
+	client->id = id;
+	id->context = client;
+	client->since = now_ms();
+	client->qp_num = id->qp->qp_num;
+	client->next = hub->by_qp[client->qp_num % HUB_BUCKETS];
+	hub->by_qp[client->qp_num % HUB_BUCKETS] = client;
+	hub->count++;
+	return client;
+}
+
+static inline int hub_accept(struct hub *hub, struct hub_client *client)
+{
+	struct rdma_conn_param param = { .rnr_retry_count = 7 };
+	struct ibv_qp_attr attr = { .min_rnr_timer = 20 }; /* 10 ms */
+	int err;
+
+	if (hub->on_client && hub->on_client(hub, client, &param))
+		return -1;
+	if (rdma_accept(client->id, &param)) {
+		report("rdma_accept", errno);
+		return -1;
+	}
+	err = ibv_modify_qp(client->id->qp, &attr, IBV_QP_MIN_RNR_TIMER);
+	if (err) {
+		report("ibv_modify_qp", err);
+		return -1;
+	}
+	return 0;
+}
+
+/* Begin to be rid of CLIENT; hub_look_after() ends it. Nothing waits. */
+static inline void hub_close_client(struct hub *hub, struct hub_client *client)
+{
+	if (client->state == HUB_CLOSING)
+		return;
+	if (rdma_disconnect(client->id) && client->state == HUB_SERVING &&
+	    errno != EINVAL)
+		report("rdma_disconnect", errno);
+	if (client->state == HUB_ACCEPTING)
+		client->disconnected = true; /* nobody to wait for */
+	client->state = HUB_CLOSING;
+	client->since = now_ms();
+	hub->closing++;
+}
+
+static inline void hub_drop(struct hub *hub, struct hub_client *client,
+			    const char *why)
+{
+	char name[ADDRESS_TEXT];
+
+	if (client->state == HUB_CLOSING)
+		return;
+	address_text(rdma_get_peer_addr(client->id), name, sizeof(name));
+	fprintf(stderr, "dropped %s: %s\n", name, why);
+	hub->dropped++;
+	hub_close_client(hub, client);
+}
+
+static inline void hub_refuse(struct rdma_cm_id *id, const char *why)
+{
+	rdma_reject(id, why, strlen(why) + 1);
+	rdma_destroy_id(id);
+}
+
+static inline int hub_on_request(struct hub *hub, struct rdma_cm_id *id)
+{
+	struct hub_client *client;
+
+	if (!hub->ep.pd && hub_make_shared(hub, id->verbs)) {
+		hub_refuse(id, "out of resources");
+		return -1;
+	}
+	if (hub->draining || id->verbs != hub->ep.pd->context) {
+		hub_refuse(id,
+			   hub->draining ? "going down" : "on another device");
+		return 0;
+	}
+	client = hub_create_client(hub, id);
+	if (!client)
+		hub_refuse(id, "out of resources");
+	else if (hub_accept(hub, client))
+		hub_destroy_client(hub, client);
+	return 0;
+}
+
+static inline int hub_take_event(struct hub *hub)
+{
+	struct rdma_cm_event *event;
+	enum rdma_cm_event_type type;
+	struct hub_client *client;
+	struct rdma_cm_id *id;
+
+	if (rdma_get_cm_event(hub->ep.channel, &event)) {
+		report("rdma_get_cm_event", errno);
+		return -1;
+	}
+	type = event->event;
+	id = event->id;
+	rdma_ack_cm_event(event);
+	if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
+		return hub_on_request(hub, id);
+	client = id->context;
+	switch (type) {
+	case RDMA_CM_EVENT_ESTABLISHED:
+		if (client->state == HUB_ACCEPTING) {
+			client->state = HUB_SERVING;
+			client->since = now_ms();
+			hub->came++;
+		}
+		return 0;
+	case RDMA_CM_EVENT_DISCONNECTED:
+		client->disconnected = true;
+		hub_close_client(hub, client);
+		return 0;
+	case RDMA_CM_EVENT_REJECTED:
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+		hub_drop(hub, client, "the handshake broke off half way");
+		return 0;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		fprintf(stderr, "the device was taken away\n");
+		return -1;
+	default:
+		return 0;
+	}
+}
+
+/* Returns whether an answer goes out of SLOT. */
+static inline bool hub_on_message(struct hub *hub, struct hub_client *client,
+				  uint32_t slot, uint32_t length)
+{
+	if (client->state == HUB_CLOSING)
+		return false;
+	client->since = now_ms();
+	if (client->answers == hub->window + HUB_LEEWAY) {
+		hub_drop(hub, client,
+			 "it has more requests under way than it may");
+		return false;
+	}
+	length = hub->on_message(hub, client,
+				 hub->memory + slot * hub->slot_size, length);
+	if (!length) {
+		hub_drop(hub, client, "what it sent is no request");
+		return false;
+	}
+	if (hub_post_answer(hub, client, slot, length)) {
+		hub_drop(hub, client, "it could not be answered");
+		return false;
+	}
+	return true;
+}
+
+/* Every way ends with the slot in the queue, or on its way out. */
+static inline int hub_on_completion(struct hub *hub, const struct ibv_wc *wc)
+{
+	bool send = wr_id_op(wc->wr_id) == WR_SEND;
+	uint32_t slot = wr_id_slot(wc->wr_id);
+	struct hub_client *client = send ? hub->sending[slot] :
+					   hub_find(hub, wc->qp_num);
+	char why[256];
+
+	if (send)
+		client->answers--;
+	if (wc->status != IBV_WC_SUCCESS) {
+		snprintf(why, sizeof(why), "%s: %s, status %d",
+			 send ? "its answer did not arrive" :
+				"its message could not be received",
+			 ibv_wc_status_str(wc->status), wc->status);
+		if (client)
+			hub_drop(hub, client, why);
+	} else if (send) {
+		if (client->state != HUB_CLOSING)
+			client->since = now_ms();
+		hub->answered++;
+	} else if (client && hub_on_message(hub, client, slot, wc->byte_len)) {
+		return 0;
+	}
+	return hub_post_slot(hub, slot);
+}
+
+static inline int hub_take_completions(struct hub *hub)
+{
+	struct ibv_wc wc[HUB_BATCH];
+	int i, n = ibv_poll_cq(hub->ep.cq, HUB_BATCH, wc);
+
+	if (n < 0)
+		report("ibv_poll_cq", EIO);
+	for (i = 0; i < n; i++)
+		if (hub_on_completion(hub, &wc[i]))
+			return -1;
+	return n;
+}
+
+static inline int hub_take_notice(struct hub *hub)
+{
+	int err;
+
+	if (endpoint_take_notice(&hub->ep))
+		return -1;
+	hub->woken++;
+	err = ibv_req_notify_cq(hub->ep.cq, 0);
+	if (err) {
+		report("ibv_req_notify_cq", err);
+		return -1;
+	}
+	return 0;
+}
+
+static inline int hub_take_signal(struct hub *hub)
+{
+	struct signalfd_siginfo info;
+
+	if (read(hub->ep.stop_fd, &info, sizeof(info)) != sizeof(info)) {
+		report("read", errno);
+		return -1;
+	}
+	hub->now = hub->draining;
+	hub->draining = true;
+	printf("%s: %u clients to say goodbye to\n", strsignal(info.ssi_signo),
+	       hub->count);
+	return 0;
+}
+
+static inline void hub_look_at(struct hub *hub, struct hub_client *client,
+			       long long now)
+{
+	long long silent = now - client->since;
+	char why[64];
+
+	if (client->state == HUB_CLOSING) {
+		if (client->answers == 0 &&
+		    (client->disconnected || silent > HUB_GOODBYE_MS))
+			hub_destroy_client(hub, client);
+	} else if (silent > hub->ep.timeout * 1000LL) {
+		snprintf(why, sizeof(why), "nothing heard of it for %d s",
+			 hub->ep.timeout);
+		hub_drop(hub, client, why);
+	} else if (hub->draining && client->answers == 0) {
+		hub_close_client(hub, client);
+	}
+}
+
+static inline void hub_look_after(struct hub *hub)
+{
+	struct hub_client *client, *next;
+	long long now = now_ms();
+	int i;
+
+	if (now < hub->next_look && !hub->closing && !hub->draining)
+		return;
+	hub->next_look = now + HUB_LOOK_MS;
+	for (i = 0; i < HUB_BUCKETS; i++)
+		for (client = hub->by_qp[i]; client; client = next) {
+			next = client->next;
+			hub_look_at(hub, client, now);
+		}
+}
+
+static inline int hub_open(struct hub *hub, const struct options *opt)
+{
+	hub->ep.backlog = 128;
+	if (endpoint_open(&hub->ep, opt))
+		return -1;
+	hub->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (hub->epoll < 0) {
+		report("epoll_create1", errno);
+		return -1;
+	}
+	if (hub_watch(hub, hub->ep.stop_fd) ||
+	    hub_watch(hub, hub->ep.channel->fd) ||
+	    endpoint_listen(&hub->ep, opt))
+		return -1;
+	return 0;
+}
+
+/* hub_serve - until SIGTERM and a goodbye to everybody; 0, or -1 on a fault */
+static inline int hub_serve(struct hub *hub)
+{
+	struct epoll_event events[3];
+	bool more = false;
+	int i, n, fd;
+
+	while (!hub->now &&
+	       (hub->count || !(hub->draining || (hub->once && hub->came)))) {
+		n = epoll_wait(hub->epoll, events, 3, more ? 0 : HUB_LOOK_MS);
+		if (n < 0 && errno != EINTR) {
+			report("epoll_wait", errno);
+			return -1;
+		}
+		for (i = 0; i < n; i++) {
+			fd = events[i].data.fd;
+			if (fd == hub->ep.stop_fd     ? hub_take_signal(hub) :
+			    fd == hub->ep.channel->fd ? hub_take_event(hub) :
+							hub_take_notice(hub))
+				return -1;
+			if (hub->ep.cq && fd == hub->ep.comp_channel->fd)
+				more = true;
+		}
+		if (more) {
+			n = hub_take_completions(hub);
+			if (n < 0)
+				return -1;
+			more = n == HUB_BATCH;
+		}
+		if (!more)
+			hub_look_after(hub);
+	}
+	return 0;
+}
+
+/* hub_close - take everything down, but for the PD and what is below it */
+static inline void hub_close(struct hub *hub)
+{
+	int i;
+
+	for (i = 0; i < HUB_BUCKETS; i++)
+		while (hub->by_qp[i])
+			hub_destroy_client(hub, hub->by_qp[i]);
+	if (hub->srq && ibv_destroy_srq(hub->srq))
+		report("ibv_destroy_srq", errno);
+	if (hub->mr && ibv_dereg_mr(hub->mr))
+		report("ibv_dereg_mr", errno);
+	free(hub->memory);
+	free(hub->sending);
+	if (hub->epoll > 0)
+		close(hub->epoll);
+}
+
+#endif /* LESSON > 15 */
 
 #endif
