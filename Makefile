@@ -40,6 +40,7 @@ wire:
 
 ## make trace LESSON=08         verbs calls, packets and completions on one time line
 ## make trace LESSON=08 ALL=1 OUT=file   with the libraries' own calls; as JSON lines
+## make trace LESSON=08 HTML=file   as a page, to step through the run in a browser (SVG=file: drawn)
 ## make trace EXERCISE=03       the same of an exercise (make wire EXERCISE=03 as well)
 .PHONY: trace
 trace:
@@ -50,6 +51,11 @@ trace:
 .PHONY: figures
 figures:
 	@MAKEFLAGS= tools/wire/figures $(LESSON)
+
+## make book                    the course as a site with search and the stepping pages (build/book)
+.PHONY: book
+book:
+	@MAKEFLAGS= tools/book/book
 
 ## make check EXERCISE=03       grade your program: what holds, and a hint for the first that does not
 ## make check                   the next exercise that is not done

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# short_run NN: what the client of a lesson is asked for, so that a picture of
+# its run stays short. A lesson that is not named here is shown as it runs by
+# itself. Source it, do not run it.
+
+short_run() {
+	case $1 in
+	04) echo --count 2 --wait busy ;;
+	05) echo --count 2 --window 2 ;;
+	09) echo --block 8192 ;;
+	10) echo --count 2 --size 1500 ;;
+	11) echo --clients 1 --count 2 ;;
+	esac
+}
