@@ -118,7 +118,7 @@ static void print_list(void)
 }
 
 /*
- * A line for each failure: its name and all that is known of it, with tabs
+ * A line for each failure, status and thing unseen: all that is known of it, with tabs
  * between. An empty field: the same as in the column to the left.
  */
 static void print_table(void)
@@ -137,6 +137,9 @@ static void print_table(void)
 			printf("\t%s", f->target[i] ? f->target[i] : "");
 		printf("\n");
 	}
+	for (i = 0; i <= IBV_WC_TM_RNDV_INCOMPLETE; i++)
+		printf("status\t%d\t%s\t%s\t%s\n", i, wc_name(i),
+		       ibv_wc_status_str(i), wc_advice(i));
 	for (u = unseen; u->name; u++)
 		printf("unseen\t%s\t%s\n", u->name, u->why);
 }

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* Lesson 07's client: the two regions that a server lends. */
+#include "fuzz.h"
+
+#include "../../lessons/07-write-send/client.c"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct client client = { 0 };
+	uint16_t wanted;
+
+	take(&data, &size, &wanted, sizeof(wanted));
+	client.size = wanted;
+	take_private_data(&client.ep, data, size);
+	if (!read_regions(&client) && client.size > client.buffer.size)
+		abort();
+	return 0;
+}
