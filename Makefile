@@ -95,6 +95,12 @@ doctor:
 softroce:
 	@lab/softroce
 
+## make bench                   the programs of lesson 13 beside perftest; a table, a CSV, a figure
+## make bench ROUNDS=1 SIZES=64    quicker: how often, which sizes (SAVE=1 keeps it in the lesson)
+.PHONY: bench
+bench:
+	@MAKEFLAGS= ROUNDS='$(ROUNDS)' SIZES='$(SIZES)' SAVE='$(SAVE)' tools/bench/bench
+
 ## make build                   build every lesson; the programs stay in their folders
 .PHONY: build needed $(LESSONS)
 build: $(LESSONS)

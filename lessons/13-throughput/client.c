@@ -7,6 +7,7 @@
 #include "pingpong.h"
 
 #define DEFAULT_WINDOW 128
+#define MAX_LADDER_SIZE 4096 /* the last rung has sixteen times as much */
 
 struct client_options {
 	struct options common;
@@ -129,7 +130,7 @@ static int parse_flag(int c, struct client_options *opt)
  * least: WINDOW - BATCH + 1; and one of them is signalled if SIGNAL is not
  * more.
  */
-static int check_plan(const struct plan *plan)
+static int check_plan(const struct plan *plan, bool ladder_runs)
 {
 	if (plan->size % STAMP != 0) {
 		fprintf(stderr, "client: --size goes in steps of 8 bytes\n");
@@ -148,6 +149,12 @@ static int check_plan(const struct plan *plan)
 			"--window %u: the queue would be full of requests that "
 			"nobody tells us of\n",
 			plan->signal, plan->batch, plan->window);
+		return -1;
+	}
+	if (ladder_runs && plan->size > MAX_LADDER_SIZE) {
+		fprintf(stderr,
+			"client: the ladder takes a --size of up to %d\n",
+			MAX_LADDER_SIZE);
 		return -1;
 	}
 	if (plan->latency && plan->batch > 1) {
@@ -182,7 +189,7 @@ static int parse_options(int argc, char **argv, struct client_options *opt)
 		if (c > OP)
 			opt->ladder = false;
 	}
-	if (!opt->common.help && check_plan(&opt->plan))
+	if (!opt->common.help && check_plan(&opt->plan, opt->ladder))
 		return -1;
 	return client_operand(argc, argv, &opt->common);
 }
@@ -335,6 +342,8 @@ static int run(struct flow *f, const struct client_options *opt,
 	    endpoint_resolve(&f->ep, &opt->common) || prepare(f) ||
 	    connect_server(f))
 		return -1;
+	if (!opt->ladder)
+		printf("connected\n");
 	start = now_ns();
 	cpu = cpu_ns();
 	if (plan->latency ? flow_ping_pong(f, true) : stream(f))
