@@ -22,8 +22,8 @@ settings-asan-O2 = CC=gcc OPT='-O2 -fno-inline' SANITIZE='$(SANITIZE)'
 VARIANTS := gcc-O0 gcc-O2 clang-O0 clang-O2 asan-O0 asan-O2
 LESSONS := $(notdir $(sort $(wildcard lessons/[0-9][0-9]-*)))
 
-.PHONY: all $(VARIANTS) peers unit
-all: $(VARIANTS) peers unit
+.PHONY: all $(VARIANTS) peers unit history
+all: $(VARIANTS) peers unit history
 
 define variant
 .PHONY: $(addprefix $1/,$(LESSONS))
@@ -49,3 +49,9 @@ build/unit/%: tests/unit/%.c $(wildcard tests/unit/*.h) $(HEADERS) \
 		tests/variants.mk
 	@mkdir -p $(@D)
 	gcc $(FLAGS) $(SANITIZE) -o $@ $< -lcmocka -lrdmacm -libverbs
+
+# What looks at a history of requests (lesson 16).
+history: build/history/linear
+build/history/%: tests/history/%.c tests/variants.mk
+	@mkdir -p $(@D)
+	gcc -std=gnu11 -D_GNU_SOURCE -g -O2 -Wall -Wextra -Werror -o $@ $<
