@@ -4,10 +4,23 @@
 # of a C source is one, with what printf(3) fills in as .*
 #
 #	awk -f tests/house/quotes.awk FILE.c... >patterns
+#	awk -v pieces=1 -f .. FILE.c... >pieces
+#
+# With pieces each literal is taken apart at colons, commas and semicolons first.
 #
 # A literal with less than 16 fixed characters says too little, and is left out.
 
-function flush(text,    fixed, pattern) {
+function flush(text,    n, i, parts) {
+	if (!pieces) {
+		show(text)
+		return
+	}
+	n = split(text, parts, /[:,;] /)
+	for (i = 1; i <= n; i++)
+		show(parts[i])
+}
+
+function show(text,    fixed, pattern) {
 	sub(/\\n$/, "", text)
 	gsub(/\\"/, "\"", text)
 	fixed = text
