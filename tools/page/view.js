@@ -221,7 +221,9 @@ function drawMachine(m, e) {
 	for (const [label, count] of counts)
 		chips.append(make("span.chip", label + (count > 1 ? " \u00d7" + count : "")));
 	if (!counts.size)
-		chips.append(make("span.dim", "nothing is made"));
+		chips.append(make("span.dim", "no objects"));
+	if (m.connection)
+		chips.append(make("span.chip.event", m.connection));
 	const heading = make("div.top", make("h3", m.name),
 		make("span.dim", head[m.name]?.program?.replace(/.*\/(lessons|exercises|solutions)\//, "") || ""));
 	const parts = [heading, chips];
@@ -443,6 +445,13 @@ function link(step) {
 	return button;
 }
 
+/* That packets of one side follow each other says little, beside a call. */
+function telling(step, list) {
+	const others = list.filter((each) => !(step.e.side === "wire" && each.e.side === "wire" &&
+		each.e.from === step.e.from));
+	return others.length ? others : list;
+}
+
 function drawNow(step) {
 	const { e } = step;
 	const where = e.side === "wire" ? "wire, " + e.from + " to " + e.to : e.side;
@@ -455,9 +464,9 @@ function drawNow(step) {
 	$("meaning").textContent = meaningOf(e);
 	const parts = [];
 	if (step.causes.length)
-		parts.push("because of ", ...step.causes.slice(-3).map(link));
+		parts.push("because of ", ...telling(step, step.causes).slice(-3).map(link));
 	if (step.effects.length)
-		parts.push(step.causes.length ? " \u2003leads to " : "leads to ", ...step.effects.slice(0, 3).map(link));
+		parts.push(step.causes.length ? " \u2003leads to " : "leads to ", ...telling(step, step.effects).slice(0, 3).map(link));
 	$("links").replaceChildren(...parts);
 }
 
