@@ -308,15 +308,18 @@ static int act(struct server *s)
 }
 
 /* Keep in BEST what says most, and look past what only follows from it. */
-static void keep(struct server *s, struct sight *best, const struct sight *new)
+static void keep(struct server *s, struct sight *best,
+		 const struct sight *sight)
 {
-	if (new->what == SAW_WC &&new->wc.status == IBV_WC_WR_FLUSH_ERR)
+	bool wc = sight->what == SAW_WC;
+
+	if (wc && sight->wc.status == IBV_WC_WR_FLUSH_ERR)
 		s->flushed = true;
-	else if (new->what == SAW_ASYNC ||
-		 (new->what == SAW_WC &&
-		  best->what == SAW_NOTHING &&wr_id_op(new->wc.wr_id) ==
-			  WR_RECV))
-		*best = *new;
+	else if (sight->what == SAW_ASYNC)
+		*best = *sight;
+	else if (wc && best->what == SAW_NOTHING &&
+		 wr_id_op(sight->wc.wr_id) == WR_RECV)
+		*best = *sight;
 }
 
 /*

@@ -8,7 +8,7 @@ load ../helpers
 
 setup_file() {
 	build asan-O0/12-errors gcc-O2/12-errors gcc-O2/06-memory \
-		build/peers/badclient build/peers/badserver
+		build/peers/badclient build/peers/badserver build/peers/claims
 }
 
 setup() {
@@ -147,4 +147,21 @@ names() {
 	assert_failure 2
 	[[ $stderr == *"usage: server "* ]]
 	tools/gallery --check
+}
+
+@test "what SoftRoCE says of itself is as docs/softroce-and-real-nics.md has it" {
+	local release column said documented
+
+	release=$(on client uname -r)
+	case $release in
+	6.1.*) column=3 ;;
+	6.12.*) column=4 ;;
+	7.*) column=5 ;;
+	*) skip "kernel $release is not in the table" ;;
+	esac
+	said=$(on client build/peers/claims)
+	documented=$(awk -F ' *[|] *' -v column=$column '
+		$2 ~ /^[a-z]+(-[a-z0-9]+)*$/ && NF == 6 { print $2, $column }' \
+		docs/softroce-and-real-nics.md)
+	assert_equal "$said" "$documented"
 }
