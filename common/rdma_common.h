@@ -1382,7 +1382,7 @@ struct hub {
 	struct hub_client *by_qp[HUB_BUCKETS];
 	uint32_t slots, slot_size, window; /* to be set before hub_open() */
 	uint32_t count, closing; /* clients, and those that are about to go */
-	uint64_t came, dropped, answered, woken;
+	uint64_t came, dropped, messages, answered;
 	bool once; /* end when the last client has left */
 	bool draining, now; /* SIGTERM has come, and a second one */
 	long long next_look;
@@ -1702,6 +1702,7 @@ static inline bool hub_on_message(struct hub *hub, struct hub_client *client,
 	if (client->state == HUB_CLOSING)
 		return false;
 	client->since = now_ms();
+	hub->messages++;
 	if (client->answers == hub->window + HUB_LEEWAY) {
 		hub_drop(hub, client,
 			 "it has more requests under way than it may");
@@ -1767,7 +1768,6 @@ static inline int hub_take_notice(struct hub *hub)
 
 	if (endpoint_take_notice(&hub->ep))
 		return -1;
-	hub->woken++;
 	err = ibv_req_notify_cq(hub->ep.cq, 0);
 	if (err) {
 		report("ibv_req_notify_cq", err);

@@ -17,6 +17,13 @@
 
 #define BATCH 16 /* completions at a time */
 
+/*
+ * So many handshakes at a time. Each takes several packets of the CM, which come
+ * as datagrams: in a storm some are lost, and the CM waits 4 s before it sends one
+ * again.
+ */
+#define HANDSHAKES 16
+
 /* How long our card waits for an acknowledgement: as the server has it. */
 #define PATIENCE 19
 
@@ -565,17 +572,23 @@ static void destroy_it(struct connection *con)
 /* Let those go who are done, and start the next in their place. */
 static void next_ones(struct client *c)
 {
-	struct connection *con;
+	struct connection *con, *end = c->connections + c->at_once;
+	int handshakes = 0;
 
-	for (con = c->connections; con < c->connections + c->at_once; con++) {
+	for (con = c->connections; con < end; con++)
+		if (con->state == RESOLVING || con->state == CONNECTING)
+			handshakes++;
+	for (con = c->connections; con < end; con++) {
 		do {
 			if (con->state == CLOSING && con->disconnected &&
 			    con->outstanding == 0) {
 				destroy_it(con);
 				c->finished++;
 			}
-			if (con->state != GONE || c->started == c->clients)
+			if (con->state != GONE || c->started == c->clients ||
+			    handshakes >= HANDSHAKES)
 				break;
+			handshakes++;
 			if (start(c, con))
 				fail(c, con);
 		} while (con->state == CLOSING);

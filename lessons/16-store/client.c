@@ -314,7 +314,7 @@ static int put(struct client *c, const char *key, const void *value,
 	return ask(c, sizeof(c->memory.request));
 }
 
-static int delete (struct client *c, const char *key)
+static int delete_key(struct client *c, const char *key)
 {
 	fill_request(c, DELETE, key, 0);
 	c->totals->deletes++;
@@ -413,7 +413,7 @@ static int print_get(struct client *c, const char *key)
 
 static int print_delete(struct client *c, const char *key)
 {
-	int status = delete (c, key);
+	int status = delete_key(c, key);
 
 	if (status >= 0)
 		printf("DELETE %s: %s\n", key, status_text(status));
@@ -421,13 +421,13 @@ static int print_delete(struct client *c, const char *key)
 }
 
 /* What the server's program has used until now. */
-static int stat_server(struct client *c, uint64_t *cpu, uint32_t *woken)
+static int stat_server(struct client *c, uint64_t *cpu, uint32_t *messages)
 {
 	fill_request(c, STAT, "", 0);
 	if (ask(c, sizeof(c->memory.request)))
 		return -1;
 	*cpu = be64toh(c->memory.reply.cpu_us);
-	*woken = be32toh(c->memory.reply.woken);
+	*messages = be32toh(c->memory.reply.messages);
 	return 0;
 }
 
@@ -436,14 +436,14 @@ static int measure(struct client *c, const char *text)
 	static const char *const names[] = { "GET", "PUT" };
 	long count = atol(text), i;
 	uint64_t cpu[2];
-	uint32_t woken[2];
+	uint32_t messages[2];
 	long long us;
 	int what;
 
 	if (put(c, "measured", "value", 5) != DONE)
 		return -1;
 	for (what = 0; what < 2; what++) {
-		if (stat_server(c, &cpu[0], &woken[0]))
+		if (stat_server(c, &cpu[0], &messages[0]))
 			return -1;
 		us = now_us();
 		for (i = 0; i < count; i++)
@@ -451,14 +451,14 @@ static int measure(struct client *c, const char *text)
 				   get(c, "measured"))
 				return -1;
 		us = now_us() - us;
-		if (stat_server(c, &cpu[1], &woken[1]))
+		if (stat_server(c, &cpu[1], &messages[1]))
 			return -1;
-		/* The second question has woken it as well. */
+		/* One of the messages is our second question. */
 		printf("%ld %ss: %lld us each; the server's program used "
-		       "%llu us of CPU time and was woken %u times\n",
+		       "%llu us of CPU time and took %u messages\n",
 		       count, names[what], us / count,
 		       (unsigned long long)(cpu[1] - cpu[0]),
-		       woken[1] - woken[0] - 1);
+		       messages[1] - messages[0] - 1);
 	}
 	return 0;
 }
@@ -578,7 +578,7 @@ static int work_once(struct client *c, const struct client_options *opt,
 		status = put(c, key, value, opt->size);
 	} else {
 		what = "delete";
-		status = delete (c, key);
+		status = delete_key(c, key);
 		snprintf(name, sizeof(name), "%s",
 			 status == DONE ? "found" : "-");
 	}

@@ -168,7 +168,7 @@ static uint32_t put(struct server *s, const struct request *r,
 }
 
 /* Not EMPTY but DELETED: the search for other keys goes on behind it. */
-static uint32_t delete (struct server *s, const struct request *r)
+static uint32_t delete_key(struct server *s, const struct request *r)
 {
 	struct entry *room, *entry = find(s, r, &room);
 
@@ -206,7 +206,7 @@ static uint32_t carry_out(struct server *s, const struct request *r,
 		return BAD_KEY;
 	if (be16toh(r->value_length) > VALUE_MAX)
 		return BAD_VALUE;
-	return be32toh(r->op) == PUT ? put(s, r, value) : delete (s, r);
+	return be32toh(r->op) == PUT ? put(s, r, value) : delete_key(s, r);
 }
 
 /*
@@ -227,7 +227,7 @@ static uint32_t on_message(struct hub *hub, struct hub_client *client,
 	if (status >= BAD_LENGTH)
 		s->bad++;
 	reply.status = htobe32(status);
-	reply.woken = htobe32(hub->woken);
+	reply.messages = htobe32(hub->messages);
 	reply.cpu_us = htobe64(cpu_us());
 	memcpy(text, &reply, sizeof(reply));
 	return sizeof(reply);

@@ -96,7 +96,7 @@ enum {
 
 struct reply {
 	uint32_t status;
-	uint32_t woken; /* how often the server's program was woken for messages */
+	uint32_t messages; /* that the server has taken, of all clients */
 	uint64_t cpu_us; /* how much CPU time it has used */
 };
 

@@ -51,7 +51,7 @@ static int parse_options(int argc, char **argv, struct options *opt,
 }
 
 /* Post a request with LENGTH bytes of ours, and wait until it has completed. */
-static int carry_out(struct client *c, struct ibv_send_wr *wr, void *at,
+static int carry_out(struct client *c, struct ibv_send_wr wr, void *at,
 		     size_t length)
 {
 	struct ibv_sge sge = { .addr = (uintptr_t)at,
@@ -60,10 +60,10 @@ static int carry_out(struct client *c, struct ibv_send_wr *wr, void *at,
 	struct ibv_wc wc;
 	int ret;
 
-	wr->sg_list = &sge;
-	wr->num_sge = 1;
-	wr->send_flags = IBV_SEND_SIGNALED;
-	if (endpoint_post_send(&c->ep, wr))
+	wr.sg_list = &sge;
+	wr.num_sge = 1;
+	wr.send_flags = IBV_SEND_SIGNALED;
+	if (endpoint_post_send(&c->ep, &wr))
 		return -1;
 	ret = endpoint_wait_wc(&c->ep, &wc);
 	if (ret > 0)
@@ -90,7 +90,7 @@ static int fetch(struct client *c, uint32_t number)
 #endif
 	};
 
-	return carry_out(c, &wr, &c->memory.notice, sizeof(c->memory.notice));
+	return carry_out(c, wr, &c->memory.notice, sizeof(c->memory.notice));
 }
 
 #ifdef SOLUTION
@@ -153,7 +153,7 @@ static int send_report(struct client *c)
 		.opcode = IBV_WR_SEND,
 	};
 
-	return carry_out(c, &wr, &c->memory.report, sizeof(c->memory.report));
+	return carry_out(c, wr, &c->memory.report, sizeof(c->memory.report));
 }
 
 static int work(struct client *c, long count)

@@ -74,9 +74,9 @@ totals() {
 	assert_success
 	assert_line --regexp '^64 connections in '
 	assert_line --regexp '^1280 requests of 64 bytes answered'
-	# None of the others is behind by more than a third.
+	# On a busy machine a packet may be lost, which costs its client two seconds.
 	[[ $output =~ "the others had "([0-9]+)" to 20 of 20" ]]
-	[ "${BASH_REMATCH[1]}" -ge 13 ]
+	[ "${BASH_REMATCH[1]}" -ge 5 ]
 	finished 0
 	totals
 	assert_equal "$came $most $refused $answers $dropped" '64 64 0 1280 0'
