@@ -87,7 +87,7 @@ function walk() {
 		// The innermost line is the call, or begins it.
 		const [, file, line] = /^(.*):(\d+)$/.exec(e.source[0]);
 		const text = (texts[file] || "").split("\n").slice(line - 1, Number(line) + 2).join("\n");
-		if (!text.includes(e.call.replace(/_(iova2|iova|ex)$/, "")))
+		if (!text.includes(e.call.replace(/^_|_(iova2|iova|ex)$/g, "")))
 			bad.push(`${e.call} stands at ${e.source[0]}, and there is: ${text.split("\n")[0]}`);
 		if (!document.querySelector("#source .line.on"))
 			bad.push(`${e.call}: its line is not marked`);
