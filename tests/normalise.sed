@@ -30,6 +30,10 @@ s/\b[0-9]+(\.[0-9]+)? ?([kMG]i?)?B\/s\b/RATE/g
 # how often a program was woken, and how often for nothing (lesson 04)
 s/\b[0-9]+ (events|empty)\b/N \1/g
 
+# how many requests a second, and how far the others were (lesson 15)
+s/\b[0-9]+ a second\b/N a second/g
+s/\bhad [0-9]+ to [0-9]+ of\b/had N to N of/g
+
 # the width of what stands before
 s/[ \t]+/ /g
 s/ $//

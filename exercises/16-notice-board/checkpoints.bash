@@ -29,7 +29,7 @@ run_all() {
 
 run_busy() {
 	server=(-t "$t" -b)
-	client=(-t "$t" -n 200)
+	client=(-t "$t" -n 60)
 }
 
 run_asan() {
@@ -70,11 +70,11 @@ lasts() {
 	local n
 
 	n=$(awk '/reports right/ { print $1 + $4 + $8 + $14 }' "$(output peer)")
-	[ "${n:-0}" = 200 ] || saw "of 200 notices ${n:-0} were reported"
+	[ "${n:-0}" = 60 ] || saw "of 60 notices ${n:-0} were reported"
 }
 
 whole() {
-	reports 200
+	reports 60
 }
 
 ends() {

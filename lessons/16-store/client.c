@@ -60,7 +60,8 @@ static void usage(FILE *out)
 		"       client [-a SOURCE_ADDRESS] [-p PORT] [-t SECONDS] --work COUNT [--clients N]\n"
 		"              [--keys N] [--gets PERCENT] [-s BYTES] [--history FILE]\n"
 		"              SERVER_ADDRESS\n"
-		"Use the store. Commands, 32 at most, carried out in their order:\n"
+		"Use the store. Commands, 32 at most, carried out in their order (default: put, get,\n"
+		"delete and get a colour, and measure 100):\n"
 		"  --put KEY=VALUE, --get KEY, --delete KEY\n"
 		"  --measure COUNT        time GETs and PUTs, 1 to 1000000 of each, and ask the\n"
 		"                         server how much CPU time they took\n"
@@ -493,12 +494,11 @@ static int send_bad(struct client *c, const char *what)
 	return status < 0 ? -1 : 0;
 }
 
-static int run_commands(struct client *c, const struct client_options *opt)
+static int run_commands(struct client *c, const struct command *cmd, int count)
 {
-	const struct command *cmd = opt->commands;
 	int ret;
 
-	for (; cmd < opt->commands + opt->command_count; cmd++) {
+	for (; count > 0; count--, cmd++) {
 		ret = cmd->what == DO_PUT     ? print_put(c, cmd->text) :
 		      cmd->what == DO_GET     ? print_get(c, cmd->text) :
 		      cmd->what == DO_DELETE  ? print_delete(c, cmd->text) :
@@ -736,14 +736,22 @@ static int work_all(const struct client_options *opt, struct totals *totals)
 
 static int run(const struct client_options *opt, struct totals *totals)
 {
+	static const struct command tour[] = {
+		{ DO_PUT, "colour=blue" }, { DO_GET, "colour" },
+		{ DO_DELETE, "colour" },   { DO_GET, "colour" },
+		{ DO_MEASURE, "100" },
+	};
 	struct client client = { .totals = totals };
 	int ret;
 
 	if (opt->count)
 		return work_all(opt, totals);
 	ret = open_client(&client, opt);
-	if (!ret)
-		ret = run_commands(&client, opt);
+	if (!ret && opt->command_count)
+		ret = run_commands(&client, opt->commands, opt->command_count);
+	else if (!ret)
+		ret = run_commands(&client, tour,
+				   sizeof(tour) / sizeof(tour[0]));
 	if (close_client(&client))
 		ret = -1;
 	return ret;

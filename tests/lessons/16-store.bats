@@ -42,8 +42,7 @@ worked() {
 }
 
 @test "the pair runs, as make run shows it" {
-	run pair 16 --put colour=blue --get colour --delete colour --get colour \
-		--measure 100
+	run pair 16
 	assert_success
 	assert_line 'client | PUT colour: done'
 	assert_line 'client | GET colour: blue'
