@@ -96,6 +96,8 @@ static inline int flow_ping_pong(struct flow *f, bool first)
 {
 	long long start = 0, now;
 	uint32_t i;
+	struct ibv_wc wc;
+	int n;
 
 	for (i = 0; i < f->plan.count; i++) {
 		if (!first && flow_await(f))
@@ -113,10 +115,9 @@ static inline int flow_ping_pong(struct flow *f, bool first)
 		if (first && flow_await(f))
 			return -1;
 	}
-	while (f->retired < f->plan.count) {
-		struct ibv_wc wc;
-		int n = flow_poll(f, &wc, 1);
-
+	/* Who is first leaves first, and so waits until all is acknowledged. */
+	while (first && f->retired < f->plan.count) {
+		n = flow_poll(f, &wc, 1);
 		if (n < 0 || (n > 0 && flow_retire(f, &wc)))
 			return -1;
 	}
