@@ -32,7 +32,7 @@ const milliseconds = (ns) => (ns / 1e6).toFixed(3) + " ms";
 function title(e) {
 	if (e.side === "wire")
 		return (e.kind === "CM" ? "CM " : "") + e.name + (e.again ? " (again)" : "");
-	return e.call;
+	return e.call.replace(/^_/, "");
 }
 
 /* What of the words is not the name of the call. */

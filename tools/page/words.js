@@ -98,6 +98,8 @@ const PACKET_MEANING = [
 	[/^DisconnectRequest/, "This side is done with the connection."],
 	[/^DisconnectReply/, "And the other side knows."],
 	[/^MsgRcptAck/, "The request has come; the answer takes a while."],
+	[/^ServiceIDResReqResp/, "The number of the queue pair that takes the datagrams, and its key."],
+	[/^ServiceIDResReq/, "Asks which queue pair takes the datagrams for this port. There will be no connection."],
 	[/^RNR NAK/, "Not ready: no receive was posted for this message. The sender waits and sends it again."],
 	[/^NAK/, "Refused. The request fails, and the queue pair with it."],
 	[/^Acknowledge/, "The other card has taken everything up to this packet number. One may stand for several requests."],
@@ -133,8 +135,9 @@ function meaningOf(e) {
 	}
 	if (e.call === "rdma_get_cm_event")
 		return EVENT_MEANING[e.event] || "";
-	if (e.call === "ibv_modify_qp" && e.state)
-		return "Moves the queue pair to " + e.state + ".";
+	if (e.call === "ibv_modify_qp")
+		return e.state ? "Moves the queue pair to " + e.state + "." :
+			"Changes an attribute of the queue pair; it stays in its state.";
 	const name = e.call.replace(/_(ex|iova2?|iova)$/, "");
 	return MEANING[e.call] || MEANING[name] || "";
 }

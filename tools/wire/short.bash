@@ -12,5 +12,9 @@ short_run() {
 	09) echo --block 8192 ;;
 	10) echo --count 2 --size 1500 ;;
 	11) echo --clients 1 --count 2 ;;
+	12) echo --show past-region --show bad-rkey ;;
+	13) echo --count 8 --window 4 --signal 2 ;;
+	15) echo --clients 3 --count 2 --window 1 ;;
+	16) echo --put colour=red --get colour ;;
 	esac
 }
