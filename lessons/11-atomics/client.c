@@ -13,9 +13,12 @@
 #define MAX_CLIENTS 8
 #define MAX_COUNT 100000
 
-/* Our private data: these letters, and how often we will count. */
+/*
+ * Our private data: these letters, how often we will count, and how many
+ * processes we are (u32, big-endian).
+ */
 #define MAGIC "LESSON11"
-#define REQUEST_SIZE 12
+#define REQUEST_SIZE 16
 
 /* Where the three numbers are in the server's region. */
 enum place {
@@ -63,7 +66,7 @@ static void usage(FILE *out)
 		"              [--wrong WHAT] SERVER_ADDRESS\n"
 		"Count in the server's memory from several processes at a time.\n"
 		"  -c, --clients CLIENTS  how many processes, 1 to 8 (default: 4)\n"
-		"  -n, --count COUNT      how often each counts, 1 to 100000 (default: 25)\n"
+		"  -n, --count COUNT      how often each counts, 1 to 100000 (default: 10)\n"
 		"  --wrong WHAT           what is wrong (default: nothing):\n"
 		"                         align    the counter's address, plus 4\n"
 		"                         no-lock  the sum is read and written without the lock\n"
@@ -143,14 +146,15 @@ static int register_memory(struct client *c)
 }
 
 /* Say how often we will count, and ask for one atomic or READ at a time. */
-static int connect_server(struct client *c, long count)
+static int connect_server(struct client *c, const struct client_options *opt)
 {
 	struct rdma_conn_param param = CONN_PARAM_DEFAULT;
 	uint8_t wire[REQUEST_SIZE];
-	uint32_t times = htobe32(count);
+	uint32_t times = htobe32(opt->count), clients = htobe32(opt->clients);
 
 	memcpy(wire, MAGIC, 8);
 	memcpy(wire + 8, &times, 4);
+	memcpy(wire + 12, &clients, 4);
 	param.private_data = wire;
 	param.private_data_len = sizeof(wire);
 	param.initiator_depth = 1;
@@ -347,8 +351,7 @@ static int run(const struct client_options *opt, long number, uint64_t *tickets)
 	if (!endpoint_open(ep, &opt->common) &&
 	    !endpoint_resolve(ep, &opt->common) &&
 	    !endpoint_create_qp(ep, 1, 1) && !register_memory(&client) &&
-	    !connect_server(&client, opt->count) &&
-	    !count(&client, opt, tickets))
+	    !connect_server(&client, opt) && !count(&client, opt, tickets))
 		status = EXIT_DONE;
 	if (endpoint_disconnect(ep))
 		status = EXIT_FAILED;
@@ -424,7 +427,7 @@ int main(int argc, char **argv)
 	struct client_options opt = {
 		.common = OPTIONS_DEFAULT,
 		.clients = 4,
-		.count = 25,
+		.count = 10,
 	};
 	int status = EXIT_FAILED;
 	uint64_t *tickets;

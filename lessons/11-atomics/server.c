@@ -10,9 +10,12 @@
 
 #define MAX_CLIENTS 8
 
-/* A client's private data: these letters, and how often it will count. */
+/*
+ * A client's private data: these letters, how often it will count, and how many
+ * clients there are of its kind (u32, big-endian).
+ */
 #define MAGIC "LESSON11"
-#define REQUEST_SIZE 12
+#define REQUEST_SIZE 16
 
 /*
  * What the clients share. Atomics are done on 8 bytes at an address that 8
@@ -43,7 +46,7 @@ struct server {
 	struct shared *shared;
 	struct ibv_mr *mr;
 	uint8_t depth; /* atomics and READs at a time, for each client */
-	long clients; /* that are to come */
+	long clients; /* that are to come; 0: nobody has said yet */
 	long come, connected, gone;
 	uint64_t expected; /* what the counter and the sum have to be */
 };
@@ -54,7 +57,8 @@ static void usage(FILE *out)
 		"usage: server [-a BIND_ADDRESS] [-p PORT] [-t SECONDS] [-c CLIENTS] [--missing WHAT]\n"
 		"Let clients count in a number and in a sum that a lock guards, and compare both\n"
 		"with what they said that they would do.\n"
-		"  -c, --clients CLIENTS  how many are to come, 1 to 8 (default: 4)\n"
+		"  -c, --clients CLIENTS  how many are to come, 1 to 8 (default: as many as the first\n"
+		"                         one says)\n"
 		"  --missing WHAT         leave something out (default: nothing):\n"
 		"                         remote-atomic  the region may be read and written, and\n"
 		"                                        atomics are not allowed\n" SERVER_USAGE_LINES
@@ -212,10 +216,13 @@ static int take_request(struct server *s, const struct server_options *opt,
 			struct rdma_cm_id *id, const uint8_t *request,
 			uint8_t asked)
 {
-	uint32_t count;
+	uint32_t count, clients;
 
 	memcpy(&count, request + 8, 4);
-	if (s->come == s->clients || memcmp(request, MAGIC, 8)) {
+	memcpy(&clients, request + 12, 4);
+	clients = be32toh(clients);
+	if (memcmp(request, MAGIC, 8) || clients < 1 || clients > MAX_CLIENTS ||
+	    (s->clients && s->come == s->clients)) {
 		rdma_reject(id, NULL, 0);
 		rdma_destroy_id(id);
 		return 0;
@@ -224,6 +231,8 @@ static int take_request(struct server *s, const struct server_options *opt,
 		drop(id);
 		return -1;
 	}
+	if (s->clients == 0)
+		s->clients = clients;
 	s->connections[s->come++].id = id;
 	s->expected += be32toh(count);
 	return 0;
@@ -293,14 +302,14 @@ static int serve(struct server *s, const struct server_options *opt)
 {
 	int ready;
 
-	while (s->gone < s->clients) {
+	while (s->clients == 0 || s->gone < s->clients) {
 		ready = wait_readable(s->ep.channel->fd, s->ep.stop_fd,
 				      s->ep.timeout * 1000);
 		if (ready == 0)
 			fprintf(stderr,
-				"waited %d s: %ld of %ld clients have come, "
-				"%ld have left\n",
-				s->ep.timeout, s->come, s->clients, s->gone);
+				"waited %d s: %ld clients have come, %ld have "
+				"left\n",
+				s->ep.timeout, s->come, s->gone);
 		if (ready <= 0 || take_event(s, opt))
 			return -1;
 	}
@@ -344,7 +353,6 @@ int main(int argc, char **argv)
 {
 	struct server_options opt = {
 		.common = OPTIONS_DEFAULT,
-		.clients = 4,
 	};
 	struct server server = { 0 };
 	int status = EXIT_FAILED;

@@ -1,0 +1,191 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Lesson 11: atomics: a counter and a lock that several processes share.
+
+load ../helpers
+load turns
+
+setup_file() {
+	build asan-O0/11-atomics asan-O2/11-atomics gcc-O2/11-atomics peers
+}
+
+setup() {
+	asan=build/asan-O0/11-atomics
+	plain=build/gcc-O2/11-atomics
+	server=$asan/server
+	client=$asan/client
+	peers=build/peers
+}
+
+teardown() {
+	undo
+	assert_nothing_left
+}
+
+@test "four processes count, and the totals are exact" {
+	run pair 11
+	assert_success
+	assert_line --partial "HCA, atomic among this device's requests"
+	assert_line 'server | 4 of 4 clients are connected, or have been'
+	assert_line 'client | 40 tickets were drawn, none of them twice'
+	assert_equal "$(grep -cE '^client \| client [1-4]: drew 10 tickets, the first [0-9]+, the last [0-9]+; took the lock 10 times, with [0-9]+ tries$' <<<"$output")" 4
+	assert_line 'server | the counter is 40, the sum 40, the lock 0'
+	assert_line 'server | exactly what 4 clients have counted'
+}
+
+@test "the pair runs in every build, over IPv4 and IPv6" {
+	BIN=build/asan-O0 IPV=6 pair 11 -c 2 -n 5
+	BIN=build/asan-O2 pair 11 -c 2 -n 5
+}
+
+@test "one, two and eight processes: the totals are exact" {
+	turns "$plain" '|-c 1 -n 100' '|-c 2 -n 40' '-t 30|-t 30 -c 8 -n 15'
+	said server 0 'the counter is 100, the sum 100, the lock 0' 'status 0'
+	said server 1 'the counter is 80, the sum 80, the lock 0' 'status 0'
+	said server 2 'the counter is 120, the sum 120, the lock 0' 'status 0'
+	said client 0 '100 tickets were drawn, none of them twice' 'status 0'
+	said client 1 '80 tickets were drawn, none of them twice' 'status 0'
+	said client 2 '120 tickets were drawn, none of them twice' 'status 0'
+}
+
+@test "two clients that were started apart share the numbers" {
+	serve "$server" -t 30 -c 3
+	start client one "$client" -t 30 -c 2 -n 10 "$ADDR_SERVER"
+	start client two "$client" -t 30 -c 1 -n 20 "$ADDR_SERVER"
+	finish one
+	assert_equal "$status" 0
+	finish two
+	assert_equal "$status" 0
+	finished 0
+	assert_line 'the counter is 40, the sum 40, the lock 0'
+}
+
+@test "without the lock the counter is exact, and the sum is not" {
+	serve "$server" -t 30
+	connect -t 30 -n 40 --wrong no-lock
+	assert_success
+	assert_line '160 tickets were drawn, none of them twice'
+	finished 1
+	[[ $output =~ 'the counter is 160, the sum '([0-9]+)', the lock 0' ]]
+	[ "${BASH_REMATCH[1]}" -lt 160 ]
+	[[ $stderr == 'the clients wanted to count to 160, and leave the lock at 0' ]]
+}
+
+@test "a lock whose holder has left stays taken" {
+	serve "$server" -t 30 -c 2
+	connect -c 1 -n 2 --wrong keep
+	assert_success
+	connect -t 1 -c 1 -n 2
+	assert_failure 1
+	[[ $stderr == *'waited 1 s for the lock, and client 1 holds it: has it died?'* ]]
+	[[ $stderr == *'1 of 1 clients failed'* ]]
+	finished 1
+	assert_line 'the counter is 4, the sum 2, the lock 1'
+}
+
+@test "a misaligned address, a missing right" {
+	turns "$asan" '|-c 1 --wrong align' '--missing remote-atomic|-c 1'
+	said client 0 'ibv_post_send: Invalid argument: .*' 'status 1'
+	said server 0 'the counter is 0, the sum 0, the lock 0' 'status 1'
+	said client 1 'completion of the atomic \(wr_id [0-9]+\): remote access error, status 10, .*' \
+		'status 1'
+	said server 1 'the counter is 0, the sum 0, the lock 0' 'status 1'
+}
+
+@test "one packet in a hundred is lost: the totals are exact" {
+	impair loss 1%
+	serve "$server" -t 60
+	connect -t 60 -c 2 -n 40
+	assert_success
+	finished 0
+	assert_line 'the counter is 80, the sum 80, the lock 0'
+}
+
+@test "a client that is killed, and the others that go on" {
+	serve "$server" -t 20
+	run on client "$peers"/badclient --depth 1 \
+		--private hex:4c4553534f4e31310000000000000002 --at established --do kill \
+		"$ADDR_SERVER"
+	connect -c 1 -n 5
+	assert_success
+	finished 0
+	assert_line 'the counter is 5, the sum 5, the lock 0'
+}
+
+@test "who is no client of this lesson, or one too many, is turned away" {
+	serve "$server" -t 10
+	run --separate-stderr on client "$peers"/badclient "$ADDR_SERVER"
+	assert_failure 1
+	[[ $stderr == *'RDMA_CM_EVENT_REJECTED, status 28'* ]]
+	start client other "$client" -t 10 -c 1 -n 100000 "$ADDR_SERVER"
+	wait_line peer '^1 of 1 clients'
+	connect -c 1
+	assert_failure 1
+	[[ $stderr == *'RDMA_CM_EVENT_REJECTED, status 28'* ]]
+	# Ctrl-C, on both sides.
+	signal_job other INT
+	finish other
+	assert_equal "$status" 1
+	finished 1
+}
+
+@test "private data that is no region, and a server that grants no atomics" {
+	local spec wanted
+
+	while read -r spec wanted; do
+		serve "$peers"/badserver --depth 1 --private "$spec"
+		connect -c 1
+		assert_failure 1
+		[[ $stderr == *"$wanted"* ]]
+		stop_jobs
+	done <<-'END'
+		zero:16 the peer's private data is no memory region (address 0x0, size 0)
+		addr,rkey,u32:16 the server offers 16 bytes, and 1 atomics at a time: is it the server of this lesson?
+	END
+	serve "$peers"/badserver --private addr,rkey,size
+	connect -c 1
+	assert_failure 1
+	[[ $stderr == *'the server offers 4096 bytes, and 0 atomics at a time'* ]]
+}
+
+@test "nobody comes, nobody leaves, and Ctrl-C" {
+	serve "$server" -t 1
+	finished 1
+	assert_equal "$stderr" 'waited 1 s: 0 clients have come, 0 have left'
+
+	serve "$server" -t 6
+	start client other "$peers"/badclient --depth 1 \
+		--private hex:4c4553534f4e31310000000100000001 --at established --do stall \
+		"$ADDR_SERVER"
+	finished 1
+	assert_equal "$stderr" 'waited 6 s: 1 clients have come, 0 have left'
+	stop_jobs
+
+	serve "$server"
+	signal_job peer INT
+	finished 1
+	assert_equal "$stderr" 'stopped by Interrupt'
+}
+
+@test "what is asked wrongly is answered with the usage, and nothing starts" {
+	local args program
+
+	for args in '' '--clients 0 x' '--clients 9 x' '--count 0 x' \
+		'--wrong x x' '-z x' 'one two'; do
+		# shellcheck disable=SC2086 # several arguments
+		run --separate-stderr "$client" $args
+		assert_failure 2
+		[[ $stderr == *'usage: client '* && -z $output ]]
+	done
+	for args in more '--clients 0' '--clients 9' '--missing x' '-z'; do
+		# shellcheck disable=SC2086 # several arguments
+		run --separate-stderr "$server" $args
+		assert_failure 2
+		[[ $stderr == *'usage: server '* && -z $output ]]
+	done
+	for program in "$client" "$server"; do
+		run --separate-stderr "$program" --help
+		assert_success
+		assert_line --partial 'usage: '
+	done
+}
