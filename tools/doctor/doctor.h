@@ -22,7 +22,7 @@ void finding(enum level level, const char *check, const char *fix,
 #define DOCTOR_PORT "10120"
 
 /* The longest wait for any one answer, in seconds. */
-#define ANSWER_TIMEOUT 5
+#define ANSWER_TIMEOUT 10
 
 /* What connect_to() has come to. */
 enum answer {

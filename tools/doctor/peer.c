@@ -62,18 +62,18 @@ static enum answer bad_event(struct text *text, struct endpoint *ep, int status)
 static enum answer resolve(struct endpoint *ep, const struct sockaddr *address,
 			   struct text *text)
 {
-	const int half = ANSWER_TIMEOUT * 500;
+	const int limit = 2000;
 	int status = 0;
 
 	if (rdma_create_id(ep->channel, &ep->id, NULL, RDMA_PS_TCP))
 		return call_failed(text, "rdma_create_id", errno);
-	if (rdma_resolve_addr(ep->id, NULL, (struct sockaddr *)address, half))
+	if (rdma_resolve_addr(ep->id, NULL, (struct sockaddr *)address, limit))
 		return call_failed(text, "rdma_resolve_addr", errno);
 	if (wait_answer(ep, &status))
 		return call_failed(text, "rdma_resolve_addr", ETIMEDOUT);
 	if (ep->event != RDMA_CM_EVENT_ADDR_RESOLVED)
 		return bad_event(text, ep, status);
-	if (rdma_resolve_route(ep->id, half))
+	if (rdma_resolve_route(ep->id, limit))
 		return call_failed(text, "rdma_resolve_route", errno);
 	if (wait_answer(ep, &status))
 		return call_failed(text, "rdma_resolve_route", ETIMEDOUT);
