@@ -91,6 +91,29 @@ runs() {
 		"$(grep -o '</text>' <<<"$output" | wc -l)"
 }
 
+# story FILE.svg SIDE: what a picture says of one side, without what depends on
+# how quick the other is
+story() {
+	sed -n '/^<desc/,/^<\/desc>/{//!p;}' "$1" | sed -E 's/^; //; s/QP [0-9]+/QP/' |
+		grep "^$2:" | grep -vE \
+		'Acknowledge|MsgRcptAck|\(again\)|ibv_(req_notify_cq|get_cq_event|ack_cq_events)'
+}
+
+@test "the time lines in the lessons are of what runs today" {
+	local file folder side
+
+	for file in $(tests/tracked 'lessons/*/time.svg'); do
+		folder=${file%/time.svg}
+		tools/trace/draw "$RUNS_DIR/${folder#lessons/}.jsonl" \
+			>"$BATS_TEST_TMPDIR/time.svg"
+		for side in client server 'packet from the client' \
+			'packet from the server'; do
+			assert_equal "$(story "$file" "$side")" \
+				"$(story "$BATS_TEST_TMPDIR/time.svg" "$side")"
+		done
+	done
+}
+
 @test "the versions of the packages are fixed, and no server is named" {
 	jq -e '[.dependencies[] | test("^[0-9.]+$")] | all' tools/book/package.json
 	assert_equal "$(jq '[.packages[] | select(.resolved)] | length' \
