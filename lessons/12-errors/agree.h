@@ -35,18 +35,10 @@ static inline enum column column_here(struct ibv_context *verbs)
 	return column_of_kernel();
 }
 
-/*
- * Is TEXT what the catalogue WANTED? It may have two answers with " or " between,
- * where the card is now so, now so. NULL: it has none, and everything is right.
- */
+/* Is TEXT what the catalogue WANTED? NULL: it has nothing, and all is right. */
 static inline bool as_wanted(const char *text, const char *wanted)
 {
-	const char *rest = wanted ? strstr(wanted, " or ") : NULL;
-
-	if (!wanted || !strcmp(text, rest ? rest + 4 : wanted))
-		return true;
-	return rest && strlen(text) == (size_t)(rest - wanted) &&
-	       !strncmp(text, wanted, rest - wanted);
+	return !wanted || !strcmp(text, wanted);
 }
 
 /*

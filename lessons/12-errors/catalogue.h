@@ -108,7 +108,8 @@ static const struct failure catalogue[] = {
 		.done = "connected with an initiator_depth of 0, and posted a READ",
 		.peer = "accepted with responder_resources 1",
 		.initiator = { "9 REM_INV_REQ_ERR, QP ERR" },
-		.target = { "async QP_REQ_ERR, QP ERR", "nothing, QP ERR" },
+		.target = { "async QP_REQ_ERR, QP ERR",
+			    "receive 5 WR_FLUSH_ERR, QP ERR" },
 		.fix = "initiator_depth of the one who reads, and "
 		       "responder_resources of the other, both 1 or more",
 	},
@@ -119,7 +120,8 @@ static const struct failure catalogue[] = {
 		.peer = "took the remote rights from its QP (ibv_modify_qp, "
 			"qp_access_flags 0)",
 		.initiator = { "9 REM_INV_REQ_ERR, QP ERR" },
-		.target = { "async QP_REQ_ERR, QP ERR", "nothing, QP ERR" },
+		.target = { "async QP_REQ_ERR, QP ERR",
+			    "receive 5 WR_FLUSH_ERR, QP ERR" },
 		.fix = "qp_access_flags need IBV_ACCESS_REMOTE_WRITE; the CM "
 		       "sets them, by hand it is yours to do",
 	},
@@ -129,8 +131,9 @@ static const struct failure catalogue[] = {
 		.done = "posted a WRITE whose rkey belongs to no region",
 		.peer = "lent memory",
 		.initiator = { "10 REM_ACCESS_ERR, QP ERR" },
-		.target = { "async QP_ACCESS_ERR, QP ERR", "nothing, QP ERR",
-			    NULL, "async QP_ACCESS_ERR, QP ERR" },
+		.target = { "async QP_ACCESS_ERR, QP ERR",
+			    "receive 5 WR_FLUSH_ERR, QP ERR", NULL,
+			    "async QP_ACCESS_ERR, QP ERR" },
 		.fix = "send the rkey, not the lkey; big-endian on both sides; "
 		       "take it from the server that you talk to now",
 	},
@@ -140,8 +143,9 @@ static const struct failure catalogue[] = {
 		.done = "posted a WRITE with the rkey that it was given",
 		.peer = "deregistered the memory after it was lent",
 		.initiator = { "10 REM_ACCESS_ERR, QP ERR" },
-		.target = { "async QP_ACCESS_ERR, QP ERR", "nothing, QP ERR",
-			    NULL, "async QP_ACCESS_ERR, QP ERR" },
+		.target = { "async QP_ACCESS_ERR, QP ERR",
+			    "receive 5 WR_FLUSH_ERR, QP ERR", NULL,
+			    "async QP_ACCESS_ERR, QP ERR" },
 		.fix = "do not deregister what is lent before the other side "
 		       "has said that it is done",
 	},
@@ -151,9 +155,9 @@ static const struct failure catalogue[] = {
 		.done = "posted a WRITE that ends one byte past the end",
 		.peer = "lent memory",
 		.initiator = { "10 REM_ACCESS_ERR, QP ERR" },
-		.target = { "async QP_ACCESS_ERR, QP ERR", "nothing, QP ERR",
-			    NULL,
-			    "async QP_ACCESS_ERR, QP ERR or nothing, QP ERR" },
+		.target = { "async QP_ACCESS_ERR, QP ERR",
+			    "receive 5 WR_FLUSH_ERR, QP ERR", NULL,
+			    "async QP_ACCESS_ERR, QP ERR" },
 		.fix = "compare address and length with what was lent, before "
 		       "you post",
 	},
@@ -163,8 +167,9 @@ static const struct failure catalogue[] = {
 		.done = "posted a WRITE",
 		.peer = "registered the memory without REMOTE_WRITE",
 		.initiator = { "10 REM_ACCESS_ERR, QP ERR" },
-		.target = { "async QP_ACCESS_ERR, QP ERR", "nothing, QP ERR",
-			    NULL, "async QP_ACCESS_ERR, QP ERR" },
+		.target = { "async QP_ACCESS_ERR, QP ERR",
+			    "receive 5 WR_FLUSH_ERR, QP ERR", NULL,
+			    "async QP_ACCESS_ERR, QP ERR" },
 		.fix = "register with IBV_ACCESS_REMOTE_WRITE and "
 		       "IBV_ACCESS_LOCAL_WRITE",
 	},
@@ -176,7 +181,7 @@ static const struct failure catalogue[] = {
 		.initiator = { "9 REM_INV_REQ_ERR, QP ERR",
 			       "11 REM_OP_ERR, QP ERR" },
 		.target = { "receive 1 LOC_LEN_ERR, QP ERR",
-			    "receive 2 LOC_QP_OP_ERR, QP ERR or nothing, QP ERR" },
+			    "receive 2 LOC_QP_OP_ERR, QP ERR" },
 		.fix = "receives as large as the longest message: agree on a "
 		       "size",
 	},
@@ -187,7 +192,7 @@ static const struct failure catalogue[] = {
 		.peer = "posted a receive whose lkey belongs to no region",
 		.initiator = { "11 REM_OP_ERR, QP ERR" },
 		.target = { "receive 4 LOC_PROT_ERR, QP ERR",
-			    "receive 2 LOC_QP_OP_ERR, QP ERR or nothing, QP ERR" },
+			    "receive 2 LOC_QP_OP_ERR, QP ERR" },
 		.fix = "it is the receiver's mistake: the receive needs the "
 		       "lkey of a region with LOCAL_WRITE",
 	},

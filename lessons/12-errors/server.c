@@ -37,6 +37,7 @@ struct server {
 	struct ibv_mr *inbox_mr;
 	uint8_t *lent;
 	struct ibv_mr *lent_mr;
+	struct sight best; /* what says most of what this side has seen */
 	bool flushed; /* the receive has come back with 5 */
 	char saw[SIGHT_TEXT];
 };
@@ -212,7 +213,7 @@ static void tell(struct server *s)
 		printf("%s: the target's side\n", s->failure->name);
 		printf("  done:  %s\n", s->failure->peer);
 		printf("  seen:  %s\n", s->saw);
-		if (s->flushed)
+		if (s->flushed && s->best.what == SAW_ASYNC)
 			printf("  then:  the receive came back with 5 WR_FLUSH_ERR\n");
 		if (s->lent)
 			printf("  lent:  the memory was %s\n",
@@ -237,6 +238,19 @@ static void set_saw(struct server *s, const struct sight *sight)
 		 qp_state(s->reset ? s->reset : s->ep.id->qp));
 }
 
+/* Keep what says most: an event, or else a completion, and that is 5 at last. */
+static void keep(struct server *s, const struct sight *sight)
+{
+	bool wc = sight->what == SAW_WC && wr_id_op(sight->wc.wr_id) == WR_RECV;
+	bool flushed = wc && sight->wc.status == IBV_WC_WR_FLUSH_ERR;
+
+	if (sight->what == SAW_ASYNC ||
+	    (wc && !flushed && s->best.what != SAW_ASYNC) ||
+	    (flushed && s->best.what == SAW_NOTHING))
+		s->best = *sight;
+	s->flushed |= flushed;
+}
+
 /*
  * Returns 1 when something else came than ESTABLISHED, which is then what this
  * side has seen.
@@ -251,6 +265,8 @@ static int await_established(struct server *s)
 		ret = sight_wait(&s->ep, &sight, deadline);
 		if (ret < 0)
 			return -1;
+		/* A quick client is ahead of our own event. */
+		keep(s, &sight);
 	} while (ret > 0 && sight.what != SAW_EVENT);
 	if (ret > 0 && sight.event == RDMA_CM_EVENT_ESTABLISHED) {
 		s->ep.connected = true;
@@ -307,31 +323,14 @@ static int act(struct server *s)
 	return 0;
 }
 
-/* Keep in BEST what says most, and look past what only follows from it. */
-static void keep(struct server *s, struct sight *best,
-		 const struct sight *sight)
-{
-	bool wc = sight->what == SAW_WC;
-
-	if (wc && sight->wc.status == IBV_WC_WR_FLUSH_ERR)
-		s->flushed = true;
-	else if (sight->what == SAW_ASYNC)
-		*best = *sight;
-	else if (wc && best->what == SAW_NOTHING &&
-		 wr_id_op(sight->wc.wr_id) == WR_RECV)
-		*best = *sight;
-}
-
 /*
  * Watch until the client disconnects, and keep what was seen. The state of the
- * QP is asked for before we disconnect ourselves, which changes it. A QP in ERR
- * gives its receives back with status 5; when, is left to the card, and so
- * that is no part of the catalogue.
+ * QP is asked for before we disconnect ourselves, which changes it.
  */
 static int watch(struct server *s)
 {
 	long long deadline = now_ms() + PATIENCE * 1000LL;
-	struct sight sight, best = { 0 };
+	struct sight sight;
 	int ret;
 
 	while (!s->part->leaves && !s->ep.disconnected) {
@@ -342,15 +341,15 @@ static int watch(struct server *s)
 			fprintf(stderr, "the client has not come back\n");
 			return -1;
 		}
-		keep(s, &best, &sight);
+		keep(s, &sight);
 	}
 	/* What came with the goodbye; and the card may be a moment behind. */
 	deadline = now_ms() + 300;
 	do {
 		if (sight_now(&s->ep, &sight) < 0)
 			return -1;
-		keep(s, &best, &sight);
-		set_saw(s, &best);
+		keep(s, &sight);
+		set_saw(s, &s->best);
 	} while (!as_wanted(s->saw, expected(s->failure->target, s->column)) &&
 		 now_ms() < deadline);
 	tell(s);
@@ -389,6 +388,7 @@ static void forget_client(struct server *s)
 	ep->id = NULL;
 	ep->outstanding = 0;
 	s->flushed = false;
+	memset(&s->best, 0, sizeof(s->best));
 	ep->disconnected = false;
 }
 
