@@ -492,6 +492,24 @@ nothing_left() {
 	[ -z "$left" ] || saw "still there at the end: $left"
 }
 
+# No more requests were with the card at a time than the send queue was made for.
+# The queue may be larger than was asked, so a card takes more than it should, or
+# finds, later, that it is full.
+fits_queue() {
+	local most size full
+
+	size=$(ask learner 'calls("rdma_create_qp") | last | .attr.max_send_wr')
+	full=$(ask learner '[calls("ibv_post_send")[] | select(.error == "ENOMEM")]
+		| length')
+	[ "$full" = 0 ] ||
+		saw "the send queue, made for $size requests, was full: ibv_post_send failed" \
+			"with ENOMEM" || return
+	most=$(ask learner 'with_card | .most')
+	[ "$most" -le "$size" ] ||
+		saw "the send queue was made for $size requests, and $most were posted before the" \
+			"completion of any of them was seen"
+}
+
 # Every event of the CM was acknowledged.
 events_acknowledged() {
 	local got acked

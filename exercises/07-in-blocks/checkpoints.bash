@@ -62,13 +62,7 @@ not_reused() {
 }
 
 queue() {
-	local most size
-
-	most=$(ask learner 'with_card | .most')
-	size=$(ask learner 'calls("rdma_create_qp") | last | .attr.max_send_wr')
-	[ "$most" -le "$size" ] ||
-		saw "the send queue was made for $size requests, and $most were posted before the" \
-			"completion of any of them was seen"
+	fits_queue
 }
 
 both() {

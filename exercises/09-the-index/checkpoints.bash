@@ -87,16 +87,6 @@ together() {
 	[ "$most" -ge 2 ] || saw "no more than $most was under way at any time"
 }
 
-fits_queue() {
-	local most size
-
-	most=$(ask learner 'with_card | .most')
-	size=$(ask learner 'calls("rdma_create_qp") | last | .attr.max_send_wr')
-	[ "$most" -le "$size" ] ||
-		saw "the send queue was made for $size requests, and $most were posted before the" \
-			"completion of any of them was seen"
-}
-
 # The place where the READs arrive.
 rights() {
 	local access

@@ -95,16 +95,6 @@ receive_first() {
 		saw "$bad answers were posted when there was no receive yet for what they invite"
 }
 
-fits_queue() {
-	local most size
-
-	most=$(ask learner 'with_card | .most')
-	size=$(ask learner 'calls("rdma_create_qp") | last | .attr.max_send_wr')
-	[ "$most" -le "$size" ] ||
-		saw "the send queue was made for $size requests, and $most were posted before the" \
-			"completion of any of them was seen"
-}
-
 ends() {
 	exit_status 0
 }
