@@ -28,7 +28,7 @@ s/\b[0-9]+(\.[0-9]+)? ?(ns|us|ms|s|seconds?|minutes?)\b/TIME/g
 s/\b[0-9]+(\.[0-9]+)? ?([kMG]i?)?B\/s\b/RATE/g
 
 # messages in a second (lessons 13 and 14), and how often a ring was full and its head told
-s/\b[0-9]+ messages\/s\b/RATE/g
+s/\b[0-9]+(\.[0-9]+)? messages\/s\b/RATE/g
 s/\b[0-9]+ times full\b/N times full/
 s/\bwritten back [0-9]+ times\b/written back N times/
 

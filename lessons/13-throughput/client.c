@@ -322,7 +322,7 @@ static void print_result(struct flow *f, const char *name, long long took,
 	uint32_t n = f->samples;
 
 	qsort(f->took, n, sizeof(*f->took), compare);
-	printf("%-19s %8.0f messages/s %8.2f MB/s  CPU %7.1f us", name,
+	printf("%-19s %8.1f messages/s %8.2f MB/s  CPU %7.1f us", name,
 	       count / seconds, count * f->plan.size / 1e6 / seconds,
 	       cpu / 1e3 / count);
 	if (n > 0)

@@ -44,7 +44,7 @@ rungs() {
 
 # The same of what a client has printed.
 counted() {
-	sed -nE 's/^(client \| )?([a-z0-9, ]*[a-z0-9]) +[0-9]+ messages\/s.*\((.*)\)$/\2: \3/p' <<<"$output"
+	sed -nE 's/^(client \| )?([a-z0-9, ]*[a-z0-9]) +[0-9.]+ messages\/s.*\((.*)\)$/\2: \3/p' <<<"$output"
 }
 
 @test "the ladder, as make run shows it: posts and completions are exact" {
