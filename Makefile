@@ -134,10 +134,10 @@ clean:
 	@find build -mindepth 1 -maxdepth 1 ! -name kernel -exec rm -rf {} + \
 		2>/dev/null || true
 
-## make distclean               remove the kernel too
+## make distclean               remove the kernel too, and the packages of make book
 .PHONY: distclean
 distclean: clean
-	@rm -rf build
+	@rm -rf build tools/book/node_modules
 
 ## make help                    this list
 .PHONY: help

@@ -113,6 +113,22 @@ function queue(name, hint, entries, size, draw) {
 	return box;
 }
 
+function isTouched(m, qp, e) {
+	if (e.side === "wire")
+		return e.to === m.name && e.qp === qp.num;
+	return e.side === m.name && (e.qp === qp.key || e.qp_num === qp.num ||
+		(e.wcs || []).some((wc) => wc.qp_num === qp.num));
+}
+
+/* The first of them, and the one that this step is about. */
+function some(list, most, about) {
+	const shown = list.slice(0, most);
+	const at = list.findIndex(about);
+	if (at >= most)
+		shown[most - 1] = list[at];
+	return shown;
+}
+
 function drawQp(m, qp, e) {
 	const box = make("div.qp");
 	const at = STATES.indexOf(qp.state);
@@ -135,8 +151,7 @@ function drawQp(m, qp, e) {
 	if (!qp.srq)
 		box.append(queue("receive queue", "buffers that wait for a message",
 			qp.receive, qp.maxRecv, request));
-	if (e.qp === qp.key || (e.qp_num === qp.num && e.side === m.name) ||
-	    (e.side === "wire" && e.to === m.name && e.qp === qp.num))
+	if (isTouched(m, qp, e))
 		box.classList.add("touched");
 	return box;
 }
@@ -227,17 +242,21 @@ function drawMachine(m, e) {
 	const heading = make("div.top", make("h3", m.name),
 		make("span.dim", head[m.name]?.program?.replace(/.*\/(lessons|exercises|solutions)\//, "") || ""));
 	const parts = [heading, chips];
-	for (const qp of [...m.qps.values()].slice(0, 4))
+	for (const qp of some([...m.qps.values()], 4, (each) => isTouched(m, each, e)))
 		parts.push(drawQp(m, qp, e));
 	if (m.qps.size > 4)
 		parts.push(make("div.dim", "and " + (m.qps.size - 4) + " more queue pairs"));
 	for (const srq of m.srqs.values())
 		parts.push(queue("shared receive queue", "buffers for messages of any of these queue pairs",
 			srq, 0, (wr) => item(wr, bytes(wr.length), "")));
-	for (const cq of [...m.cqs.values()].slice(0, 4))
+	for (const cq of some([...m.cqs.values()], 4, (each) => each.key === e.cq))
 		parts.push(drawCq(cq, e));
-	for (const mr of [...m.mrs.values()].slice(0, 6))
+	const mrs = [...m.mrs.values()];
+	for (const mr of some(mrs, 6, (each) => memoryRows(m, each).some(([, cells]) =>
+		cells.some((cell) => cell && cell[1] === world.k))))
 		parts.push(drawMemory(m, mr, e));
+	if (mrs.length > 6)
+		parts.push(make("div.dim", "and " + (mrs.length - 6) + " more memory regions"));
 	const scroll = box.scrollTop;
 	box.replaceChildren(...parts);
 	box.classList.toggle("active", e.side === m.name);
