@@ -171,7 +171,7 @@ static int connect_server(struct client *c, const struct client_options *opt)
 }
 
 /* Post WR, all of which concerns our 8 bytes, and wait until it is done. */
-static int carry_out(struct client *c, struct ibv_send_wr *wr)
+static int carry_out(struct client *c, struct ibv_send_wr wr)
 {
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)&c->result,
@@ -181,10 +181,10 @@ static int carry_out(struct client *c, struct ibv_send_wr *wr)
 	struct ibv_wc wc;
 	int ret;
 
-	wr->sg_list = &sge;
-	wr->num_sge = 1;
-	wr->send_flags = IBV_SEND_SIGNALED;
-	if (endpoint_post_send(&c->ep, wr))
+	wr.sg_list = &sge;
+	wr.num_sge = 1;
+	wr.send_flags = IBV_SEND_SIGNALED;
+	if (endpoint_post_send(&c->ep, &wr))
 		return -1;
 	ret = endpoint_wait_wc(&c->ep, &wc);
 	if (ret > 0)
@@ -209,7 +209,7 @@ static int fetch_and_add(struct client *c, uint64_t place, uint64_t add)
 		},
 	};
 
-	return carry_out(c, &wr);
+	return carry_out(c, wr);
 }
 
 /* If EXPECTED is there, SWAP takes its place; otherwise nothing changes. */
@@ -227,7 +227,7 @@ static int compare_and_swap(struct client *c, uint64_t place, uint64_t expected,
 		},
 	};
 
-	return carry_out(c, &wr);
+	return carry_out(c, wr);
 }
 
 /* A READ or a WRITE of 8 bytes, which are bytes and no number. */
@@ -244,7 +244,7 @@ static int transfer(struct client *c, enum ibv_wr_opcode opcode, uint64_t place)
 		},
 	};
 
-	return carry_out(c, &wr);
+	return carry_out(c, wr);
 }
 
 /* The tickets: each number is drawn by one client and by no other. */

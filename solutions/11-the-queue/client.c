@@ -78,7 +78,7 @@ static int connect_to_server(struct client *c)
 }
 
 /* Post WR, which is about our 8 bytes, and wait until it is done. */
-static int carry_out(struct client *c, struct ibv_send_wr *wr)
+static int carry_out(struct client *c, struct ibv_send_wr wr)
 {
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)&c->result,
@@ -88,10 +88,10 @@ static int carry_out(struct client *c, struct ibv_send_wr *wr)
 	struct ibv_wc wc;
 	int ret;
 
-	wr->sg_list = &sge;
-	wr->num_sge = 1;
-	wr->send_flags = IBV_SEND_SIGNALED;
-	if (endpoint_post_send(&c->ep, wr))
+	wr.sg_list = &sge;
+	wr.num_sge = 1;
+	wr.send_flags = IBV_SEND_SIGNALED;
+	if (endpoint_post_send(&c->ep, &wr))
 		return -1;
 	ret = endpoint_wait_wc(&c->ep, &wc);
 	if (ret > 0)
@@ -110,7 +110,7 @@ static int transfer(struct client *c, enum ibv_wr_opcode opcode, uint64_t place)
 		.wr.rdma.rkey = c->region.rkey,
 	};
 
-	return carry_out(c, &wr);
+	return carry_out(c, wr);
 }
 
 #ifdef SOLUTION
@@ -124,7 +124,7 @@ static int fetch_and_add(struct client *c, uint64_t place, uint64_t add)
 		.wr.atomic.compare_add = add,
 	};
 
-	return carry_out(c, &wr);
+	return carry_out(c, wr);
 }
 
 /* A ticket, and then wait until it is served, with a rest between the looks. */
