@@ -456,10 +456,13 @@ static int answer(struct server *s)
 		s->over = true;
 	} else {
 		s->failure = find_failure(name);
-		if (s->failure)
+		if (s->failure) {
 			ret = serve(s);
-		else
+		} else {
 			rdma_reject(s->ep.id, NULL, 0);
+			fprintf(stderr,
+				"a client was refused that asked for a failure that is not in the catalogue\n");
+		}
 	}
 	forget_client(s);
 	return ret;

@@ -99,7 +99,9 @@ names() {
 	finish server
 	assert_equal "$status" 0
 	[ "$(grep -c '^a client that is none of this lesson was refused$' \
-		<<<"$stderr")" = 7 ]
+		<<<"$stderr")" = 6 ]
+	[ "$(grep -c "^a client was refused that asked for a failure that is not in the catalogue$" \
+		<<<"$stderr")" = 2 ]
 }
 
 @test "a client that connects and goes, and Ctrl-C, end well" {
