@@ -171,13 +171,15 @@ static int hear(struct client *all, struct customer *c)
 	return 0;
 }
 
-/* One number of each, and then one answer of each. */
+/* One number of each, another first in each round; then one answer of each. */
 static int one_round(struct client *all, long round)
 {
 	struct customer *c, *end = all->customers + all->count;
 	uint32_t number;
+	long i;
 
-	for (c = all->customers; c < end; c++) {
+	for (i = 0; i < all->count; i++) {
+		c = &all->customers[(i + round) % all->count];
 		number = (c - all->customers + 1) * 1000001 + round * 77;
 		c->sum += number;
 		c->sent = c->answered = false;
