@@ -431,9 +431,13 @@ static inline const struct failure *find_failure(const char *name)
 static inline const char *expected(const char *const cells[COLUMNS],
 				   enum column column)
 {
-	while (column > 0 && !cells[column])
-		column--;
-	return cells[column];
+	const char *text = NULL;
+	int i;
+
+	for (i = BOOK; i <= (int)column && i < COLUMNS; i++)
+		if (cells[i])
+			text = cells[i];
+	return text;
 }
 
 #endif
