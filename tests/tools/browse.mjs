@@ -144,7 +144,7 @@ async function checkHands(file) {
 	same(await step(), 5, "a row of the list");
 	await page.fill("#slider", "7");
 	same(await step(), 8, "the slider");
-	same(new URL(page.url()).hash, "#8", "the address");
+	await page.waitForFunction(() => location.hash === "#8");
 	const dark = await background();
 	await page.click("#theme");
 	if (await background() === dark)
@@ -202,6 +202,13 @@ async function checkDoorbell(file) {
 	same([found.before, found.after, found.hit, found.fresh], [false, true, true, 29],
 		"the bytes of the WRITE");
 	await close(page);
+}
+
+// follow(PAGE, SELECTOR): where the first such link leads
+async function follow(page, selector) {
+	const link = page.locator(selector).first();
+	const href = await link.evaluate((each) => each.href);
+	await Promise.all([page.waitForURL(href), link.click()]);
 }
 
 // ---- the book ---------------------------------------------------------------
@@ -272,28 +279,29 @@ async function checkBook(folder) {
 		await fits(page, visited.at(-1));
 		if (await page.locator("[rel=next]").count() === 0)
 			break;
-		await page.click("[rel=next]");
+		await follow(page, "[rel=next]");
 	}
 	const listed = await page.evaluate(() => document.querySelectorAll("#contents a").length);
 	same(visited.length, listed, "pages on the way by next");
 	if (!diagrams)
 		complain("no diagram on any page");
-	await page.click("[rel=prev]");
+	await follow(page, "[rel=prev]");
 	same(path.relative(folder, fileURLToPath(page.url())), visited.at(-2), "previous");
 
 	// Search, by keyboard.
 	await page.keyboard.press("/");
-	await page.keyboard.type("memory_order_acquire");
-	await page.waitForSelector("#found a");
+	await page.keyboard.type("doorbell");
+	await page.waitForSelector('#found a[href*="08-write-doorbell"]');
+	const first = await page.locator("#found a").first().evaluate((each) => each.href);
 	await page.keyboard.press("Enter");
-	await page.waitForURL(/08-write-doorbell/);
+	await page.waitForURL(first);
 	await page.click("#query");
 	await page.keyboard.type("zzyzx");
 	await page.waitForSelector("#found p");
 
 	// A link into a source marks its lines.
 	await page.goto(pathToFileURL(path.join(folder, "lessons/08-write-doorbell/index.html")).href);
-	await page.locator('article a[href*="server.c.html#L"]').first().click();
+	await follow(page, 'article a[href*="server.c.html#L"]');
 	await page.waitForSelector("pre.source .on");
 
 	// And the page that steps through the run, and back.
@@ -301,7 +309,7 @@ async function checkBook(folder) {
 	if (await page.locator("a.run").count()) {
 		await page.click("a.run");
 		await page.waitForSelector("#steps .row.on");
-		await page.click("#home");
+		await follow(page, "#home");
 		await page.waitForSelector("a.run");
 	}
 	await close(page);

@@ -509,7 +509,7 @@ function callBehind(step) {
 	return null;
 }
 
-let row = null;
+let row = null, address = null;
 function go(k) {
 	k = Math.max(0, Math.min(steps.length - 1, k));
 	if (k === current || !steps.length)
@@ -542,11 +542,9 @@ function go(k) {
 	$("first").disabled = $("back").disabled = k === 0;
 	$("last").disabled = $("next").disabled = k === steps.length - 1;
 	document.body.dataset.step = k + 1;
-	try {
-		history.replaceState(null, "", "#" + (k + 1));
-	} catch {
-		/* A file that may not change its address. */
-	}
+	/* Browsers do not like to be told another address many times a second. */
+	clearTimeout(address);
+	address = setTimeout(() => history.replaceState(null, "", "#" + (current + 1)), 150);
 }
 
 function play() {
