@@ -623,11 +623,19 @@ static int open_client(struct client *c, const struct client_options *opt)
 	struct rdma_conn_param param = { .retry_count = 6,
 					 .rnr_retry_count = 3,
 					 .initiator_depth = 1 };
+	uint8_t patience = HUB_PATIENCE; /* as the server has it (lesson 15) */
 
 	c->no_check = opt->no_check;
 	if (endpoint_open(&c->ep, &opt->common) ||
-	    endpoint_resolve(&c->ep, &opt->common) ||
-	    endpoint_create_qp(&c->ep, 2, 1))
+	    endpoint_resolve(&c->ep, &opt->common))
+		return -1;
+	if (rdma_set_option(c->ep.id, RDMA_OPTION_ID,
+			    RDMA_OPTION_ID_ACK_TIMEOUT, &patience,
+			    sizeof(patience))) {
+		report("rdma_set_option", errno);
+		return -1;
+	}
+	if (endpoint_create_qp(&c->ep, 2, 1))
 		return -1;
 	c->mr = ibv_reg_mr(c->ep.pd, &c->memory, sizeof(c->memory),
 			   IBV_ACCESS_LOCAL_WRITE);
