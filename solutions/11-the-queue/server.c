@@ -128,6 +128,10 @@ static int serve(struct server *s)
 		if (!ready && hold(s, ticket++))
 			return -1;
 	}
+	/* Who left that soon has not waited for the others. */
+	while (ticket < HOLDERS)
+		if (hold(s, ticket++))
+			return -1;
 	return 0;
 }
 
