@@ -11,7 +11,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."
 rounds=${ROUNDS:-5}
-requests=6400
+requests=${REQUESTS:-1600}
 folder=lessons/15-many-clients
 csv=$folder/throughput.csv
 command -v gnuplot >/dev/null || {
