@@ -26,13 +26,14 @@ run_ring() {
 	client=(-t "$t" -n 100)
 }
 
+# The server reads when nothing has come for a while, and then a little.
 run_slow() {
-	server=(-t "$t" -s 5)
-	client=(-t "$t" -n 100)
+	server=(-t "$t" -s $((100 * slow)))
+	client=(-t "$t" -n 24)
 }
 
 run_asan() {
-	server=(-t "$t" -s 1)
+	server=(-t "$t")
 	client=(-t "$t" -n 60)
 	variant=asan
 }
@@ -73,7 +74,7 @@ one_piece() {
 }
 
 slow() {
-	came 100
+	came 24
 }
 
 # A WRITE to the tail word tells of nothing that is written after it: between two

@@ -16,7 +16,10 @@ struct server {
 	uint64_t head;
 	uint32_t number; /* of the last message */
 	uint32_t skips;
-	long slow; /* milliseconds for each message */
+	long slow; /* milliseconds without anything new before we read */
+	uint64_t last_tail;
+	long long last_change; /* of the tail, in ms */
+	int may_read; /* so many messages before we wait again */
 };
 
 static void usage(FILE *out)
@@ -24,7 +27,8 @@ static void usage(FILE *out)
 	fprintf(out,
 		"usage: server [-a BIND_ADDRESS] [-p PORT] [-t SECONDS] [-s MS]\n"
 		"Take messages out of a ring, each in one piece.\n"
-		"  -s, --slow MS          take so long for each, 0 to 1000 milliseconds (default: 0)\n" SERVER_USAGE_LINES);
+		"  -s, --slow MS          read only when nothing has come for so long, and then four\n"
+		"                         messages; 0 to 10000 milliseconds (default: 0)\n" SERVER_USAGE_LINES);
 }
 
 static int parse_options(int argc, char **argv, struct options *opt,
@@ -40,12 +44,12 @@ static int parse_options(int argc, char **argv, struct options *opt,
 	while ((c = getopt_long(argc, argv, COMMON_FLAGS "s:", longs, NULL)) !=
 	       -1) {
 		if (c == 's')
-			s->slow = parse_number(optarg, 0, 1000);
+			s->slow = parse_number(optarg, 0, 10000);
 		else if (common_option(c, opt))
 			return -1;
 	}
 	if (s->slow < 0) {
-		fprintf(stderr, "server: -s takes 0 to 1000\n");
+		fprintf(stderr, "server: -s takes 0 to 10000\n");
 		return -1;
 	}
 	return server_operand(argc, argv, opt);
@@ -141,6 +145,22 @@ static int take(struct server *s, uint64_t tail)
 	return tell_head(s);
 }
 
+/* A slow server reads four messages when nothing has come for a while. */
+static bool reads_now(struct server *s, uint64_t tail)
+{
+	if (!s->slow)
+		return true;
+	if (tail != s->last_tail) {
+		s->last_tail = tail;
+		s->last_change = now_ms();
+	}
+	if (s->may_read == 0 && now_ms() - s->last_change >= s->slow) {
+		s->may_read = 4;
+		s->last_change = now_ms();
+	}
+	return s->may_read > 0;
+}
+
 static int serve(struct server *s)
 {
 	struct endpoint *ep = &s->ep;
@@ -158,15 +178,18 @@ static int serve(struct server *s)
 				     tail);
 		if (tail == s->head && leaving)
 			return 0;
-		if (tail > s->head) {
+		if (tail > s->head && reads_now(s, tail)) {
 			if (take(s, tail))
 				return -1;
+			if (s->slow)
+				s->may_read--;
 			deadline = now_ms() + ep->timeout * 1000LL;
 		}
 		if (now_ms() > deadline)
 			return wrong(s, "nothing came any more", tail);
-		ready = wait_readable(ep->channel->fd, ep->stop_fd,
-				      tail == s->head ? 1 : s->slow);
+		ready = wait_readable(
+			ep->channel->fd, ep->stop_fd,
+			tail == s->head || (s->slow && !s->may_read) ? 1 : 0);
 		if (ready < 0)
 			return -1;
 		if (ready &&
