@@ -39,7 +39,7 @@ lab/lab exec server sh -c '
 			"$0" -t 60 --clients "$n" -n $(($3 / n)) "$1" |
 				grep "answered"
 		done
-	done' $folder/client "$address" "$rounds" $requests |
+	done' $folder/client "$address" "$rounds" "$requests" |
 	tee "$work/lines"
 echo 'clients,requests_per_second_least,median,most' >$csv
 sed -nE 's/^([0-9]+) .* ([0-9]+) a second$/\1 \2/p' "$work/lines" |
