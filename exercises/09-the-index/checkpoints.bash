@@ -17,7 +17,7 @@ checkpoint ends read 3 "It ends, with status 0"
 checkpoint nothing_left read cleanup "Nothing is left over"
 checkpoint no_sanitizer_report asan sanitizer "The sanitizers find nothing"
 checkpoint lie lie 6 "A record that goes past the end is not asked for: status 1"
-checkpoint many many 6 "An index with too many records is refused: status 1"
+checkpoint big big 6 "Nor is one that has no room in its place: status 1"
 checkpoint no_warnings - warnings "The compiler warns of nothing"
 
 run_read() {
@@ -35,8 +35,8 @@ run_lie() {
 	client=(-t "$t")
 }
 
-run_many() {
-	server=(-t "$t" -m)
+run_big() {
+	server=(-t "$t" -b)
 	client=(-t "$t")
 }
 
@@ -120,6 +120,6 @@ lie() {
 	refused
 }
 
-many() {
+big() {
 	refused
 }

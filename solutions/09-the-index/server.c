@@ -19,17 +19,17 @@ struct server {
 	struct ibv_mr *message_mr;
 	long grant;
 	bool lie; /* the last record goes past the end of the region */
-	bool many; /* more records than there may be */
+	bool big; /* the last record is longer than there may be */
 };
 
 static void usage(FILE *out)
 {
 	fprintf(out,
-		"usage: server [-a BIND_ADDRESS] [-p PORT] [-t SECONDS] [-g N] [-l | -m]\n"
+		"usage: server [-a BIND_ADDRESS] [-p PORT] [-t SECONDS] [-g N] [-l | -b]\n"
 		"Offer an index and its records to one client, and check its sums.\n"
 		"  -g, --grant N          grant so many READs at a time at the most (default: 4)\n"
 		"  -l, --lie              the last record goes past the end of the region\n"
-		"  -m, --many             say that there are 1000 records\n" SERVER_USAGE_LINES);
+		"  -b, --big              the last record is longer than it may be\n" SERVER_USAGE_LINES);
 }
 
 static int parse_options(int argc, char **argv, struct options *opt,
@@ -39,13 +39,13 @@ static int parse_options(int argc, char **argv, struct options *opt,
 		COMMON_LONG_FLAGS,
 		{ "grant", required_argument, NULL, 'g' },
 		{ "lie", no_argument, NULL, 'l' },
-		{ "many", no_argument, NULL, 'm' },
+		{ "big", no_argument, NULL, 'b' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int c;
 
 	s->grant = 4;
-	while ((c = getopt_long(argc, argv, COMMON_FLAGS "g:lm", longs,
+	while ((c = getopt_long(argc, argv, COMMON_FLAGS "g:lb", longs,
 				NULL)) != -1) {
 		switch (c) {
 		case 'g':
@@ -57,8 +57,8 @@ static int parse_options(int argc, char **argv, struct options *opt,
 		case 'l':
 			s->lie = true;
 			break;
-		case 'm':
-			s->many = true;
+		case 'b':
+			s->big = true;
 			break;
 		default:
 			if (common_option(c, opt))
@@ -85,9 +85,11 @@ static int make_index(struct server *s)
 		return -1;
 	}
 	put_u32(s->memory, INDEX_MAGIC);
-	put_u32(s->memory + 4, s->many ? 1000 : RECORDS);
+	put_u32(s->memory + 4, RECORDS);
 	for (i = 0; i < RECORDS; i++) {
 		length = 1 + i * 911 % MAX_RECORD;
+		if (s->big && i == RECORDS - 1)
+			length = MAX_RECORD + 1000;
 		offset -= length + 100;
 		pattern_fill(s->memory + offset, length, i + 1);
 		s->sums[i] = sum_of(s->memory + offset, length);
