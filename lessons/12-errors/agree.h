@@ -48,6 +48,7 @@ static inline bool as_wanted(const char *text, const char *wanted)
 #define NAME_SIZE 20
 #define REQUEST_SIZE (8 + 4 + NAME_SIZE)
 #define BYE "bye" /* in place of a name: that was all */
+#define HELLO "hello" /* the same: is anybody there? */
 
 /* Turns a key into that of no region; in the part of it that is random. */
 #define WRONG_KEY 0xff

@@ -321,9 +321,40 @@ static int show(const struct client_options *opt, const struct failure *f,
 		column = column_here(client.ep.id->verbs);
 	else
 		column = column_of_kernel();
-	destroy(&client);
 	if (ret == 0 && tell(&client, column))
 		ret = 1;
+	destroy(&client);
+	return ret;
+}
+
+/* One attempt: 1 when the server has heard us, 0 when not, -1 to give up. */
+static int knock_once(const struct options *opt, const char *name)
+{
+	const struct failure knocking = { .name = name };
+	static const struct part part = { .from = CONNECTING };
+	struct client client = { .opt = opt,
+				 .failure = &knocking,
+				 .part = &part };
+	bool bye = !strcmp(name, BYE);
+	struct sight sight = { 0 };
+	int ret = -1;
+
+	if (endpoint_open(&client.ep, opt) || start_connecting(&client) ||
+	    see(&client, &sight, 2000) < 0)
+		goto out;
+	ret = 0;
+	if (sight.what != SAW_EVENT || sight.event != RDMA_CM_EVENT_REJECTED)
+		goto out;
+	/* Nobody: it may be on its way up again, or have gone before us. */
+	if (sight.status == 8)
+		ret = bye ? -1 : 0;
+	/* A server that is still busy with our last connection has not heard. */
+	else if (!bye || !memcmp(client.ep.private_data, BYE, sizeof(BYE)))
+		ret = 1;
+	if (ret == 0)
+		ret = wait_readable(-1, client.ep.stop_fd, 20);
+out:
+	destroy(&client);
 	return ret;
 }
 
@@ -333,34 +364,14 @@ static int show(const struct client_options *opt, const struct failure *f,
  */
 static int knock(const struct options *opt, const char *name)
 {
-	const struct failure knocking = { .name = name };
-	static const struct part part = { .from = CONNECTING };
 	long long deadline = now_ms() + opt->timeout * 1000LL;
-	struct sight sight;
-	bool there = false;
 	int ret = 0;
 
-	while (ret == 0 && !there && now_ms() < deadline) {
-		struct client client = { .opt = opt,
-					 .failure = &knocking,
-					 .part = &part };
-		ret = endpoint_open(&client.ep, opt);
-		if (ret == 0)
-			ret = start_connecting(&client);
-		if (ret == 0)
-			ret = see(&client, &sight, 2000);
-		there = ret > 0 && sight.event == RDMA_CM_EVENT_REJECTED &&
-			sight.status != 8;
-		/* Nobody: it may be on its way up again, or gone before us. */
-		if (ret > 0 && sight.what == SAW_EVENT && !there &&
-		    !strcmp(name, BYE))
-			ret = -1;
-		if (ret > 0)
-			ret = wait_readable(-1, client.ep.stop_fd,
-					    there ? 0 : 20);
-		destroy(&client);
-	}
-	return there ? 0 : -1;
+	while (ret == 0 && now_ms() < deadline)
+		ret = knock_once(opt, name);
+	if (ret <= 0)
+		fprintf(stderr, "the server has gone\n");
+	return ret > 0 ? 0 : -1;
 }
 
 /* The server's address with 254 as its last byte; none for IPv6. */
@@ -410,7 +421,7 @@ static int run(const struct client_options *opt)
 		if (ret < 0)
 			return -1;
 		worst |= ret;
-		if (!strcmp(f->name, "killed") && knock(&opt->common, "hello"))
+		if (!strcmp(f->name, "killed") && knock(&opt->common, HELLO))
 			return -1;
 	}
 	return knock(&opt->common, BYE) || worst ? -1 : 0;

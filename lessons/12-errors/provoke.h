@@ -390,6 +390,8 @@ static int freeze(struct client *c)
 			ret = sight_wait(&c->ep, &sight, deadline);
 		if (ret <= 0 || sight.what != SAW_WC ||
 		    sight.wc.status != IBV_WC_SUCCESS) {
+			/* It answers our goodbye when it goes on again. */
+			c->ep.timeout = 60;
 			saw(c, &sight);
 			return ret < 0 ? -1 : 1;
 		}

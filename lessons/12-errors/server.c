@@ -452,8 +452,10 @@ static int answer(struct server *s)
 		fprintf(stderr, "a client that is none of this lesson was "
 				"refused\n");
 	} else if (!strcmp(name, BYE)) {
-		rdma_reject(s->ep.id, NULL, 0);
+		rdma_reject(s->ep.id, BYE, sizeof(BYE));
 		s->over = true;
+	} else if (!strcmp(name, HELLO)) {
+		rdma_reject(s->ep.id, NULL, 0);
 	} else {
 		s->failure = find_failure(name);
 		if (s->failure) {

@@ -132,10 +132,19 @@ static inline void sight_text(const struct sight *sight, const char *request,
 static inline int sight_event(struct endpoint *ep, struct sight *sight)
 {
 	struct rdma_cm_event *event;
+	struct rdma_cm_id *id;
 
 	if (rdma_get_cm_event(ep->channel, &event)) {
 		report("rdma_get_cm_event", errno);
 		return -1;
+	}
+	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+		/* One that knocks while we are busy: no sign of trouble. */
+		id = event->id;
+		rdma_ack_cm_event(event);
+		rdma_reject(id, NULL, 0);
+		rdma_destroy_id(id);
+		return 1;
 	}
 	sight->what = SAW_EVENT;
 	sight->event = event->event;
