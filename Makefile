@@ -84,7 +84,7 @@ solution:
 	@MAKEFLAGS= FORCE=$(FORCE) exercises/exercise solution $(EXERCISE)
 
 ## make doctor                  what is wrong with this machine's RDMA, and what mends it
-## make doctor PEER=address     .. and the way to another machine (SERVE=1 there, JSON=1: tools/README.md)
+## make doctor PEER=address     .. and the way to another machine (SERVE=1 there)
 .PHONY: doctor
 doctor:
 	@MAKEFLAGS= tools/doctor/doctor $(if $(JSON),--json) $(if $(SERVE),--serve) \
