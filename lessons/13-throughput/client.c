@@ -57,7 +57,8 @@ static void usage(FILE *out)
 		"  --inline BYTES         messages of up to so many bytes travel in the request,\n"
 		"                         0 to 512 (default: 0)\n"
 		"  --wait WAY             busy: look at the CQ all the time; event: sleep until a\n"
-		"                         completion comes (default: busy)\n"
+		"                         completion comes, and doze where none will (--latency by\n"
+		"                         RDMA WRITE) (default: busy)\n"
 		"  --latency              one message at a time, there and back; what is measured\n"
 		"                         is half of that way\n" CLIENT_USAGE_LINES
 		"Man pages: ibv_post_send(3), ibv_create_qp(3), ibv_poll_cq(3).\n");

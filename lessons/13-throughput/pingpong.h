@@ -8,6 +8,8 @@
 
 #include "flow.h"
 
+#define DOZE 20000 /* ns, and what the kernel adds to it: 50 us and more */
+
 /* Take completions until something can be posted. */
 static inline int flow_make_room(struct flow *f)
 {
@@ -45,15 +47,20 @@ static inline int await_send(struct flow *f)
  * The same of a WRITE: watch its last eight bytes. Lesson 08 says why this is
  * no way to build a program: nobody promises that they are the last to come.
  * We do it here because ib_write_lat does, to measure the same thing.
+ *
+ * A WRITE raises no event. Who would rather sleep dozes between two looks.
  */
 static inline int await_write(struct flow *f)
 {
+	const struct timespec doze = { .tv_nsec = DOZE };
 	const struct plan *plan = &f->plan;
 	uint8_t *slot =
 		f->in + (size_t)(f->received % f->in_slots) * plan->size;
 	int ret;
 
 	while (stamp_read(slot, plan->size) != f->received + 1) {
+		if (plan->wait == WAIT_EVENT)
+			nanosleep(&doze, NULL);
 		ret = flow_idle(f, false);
 		if (ret > 0)
 			fprintf(stderr,
