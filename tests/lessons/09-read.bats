@@ -172,11 +172,11 @@ granted() {
 	finished 0
 	assert_line --partial 'disconnected: '
 
-	serve "$server" -t 5
+	serve "$server" -t 8
 	start client other "$peers"/badclient --at established --do stall \
 		"$ADDR_SERVER"
 	finished 1
-	[[ $stderr == 'waited 5 s for RDMA_CM_EVENT_DISCONNECTED and nothing came'* ]]
+	[[ $stderr == 'waited 8 s for RDMA_CM_EVENT_DISCONNECTED and nothing came'* ]]
 	stop_jobs
 
 	serve "$server"

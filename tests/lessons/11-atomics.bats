@@ -113,7 +113,7 @@ teardown() {
 }
 
 @test "who is no client of this lesson, or one too many, is turned away" {
-	serve "$server" -t 10
+	serve "$server" -t 30
 	run --separate-stderr on client "$peers"/badclient "$ADDR_SERVER"
 	assert_failure 1
 	[[ $stderr == *'RDMA_CM_EVENT_REJECTED, status 28'* ]]
