@@ -35,7 +35,7 @@ visit() {
 		shift
 		for turn; do
 			read -r line || exit 1
-			${turn#* } $address >/dev/null 2>&1 </dev/null
+			${turn#* } $address >/dev/null 2>&1 </dev/null || :
 		done' sh "$ADDR_SERVER" "$@"
 }
 
