@@ -65,31 +65,33 @@ async function fits(page, name) {
 
 // ---- a page that steps through a run ----------------------------------------
 
-// Runs in the page: every step forward, and what is wrong on the way.
+// Runs in the page: forward and back, and what is wrong on the way. Every step is
+// looked at, and about sixty of them are drawn.
 function walk() {
-	const bad = [], seen = [];
+	const bad = [], seen = [], linesOf = {};
+	const apart = Math.ceil(steps.length / 60);
 	const picture = () => document.getElementById("client").innerHTML +
 		document.getElementById("server").innerHTML;
 	for (let k = 0; k < steps.length; k++) {
-		go(k);
 		const e = steps[k].e;
-		if (k % 7 === 0)
+		if (!meaningOf(e) && !/query|get_device|_gid/.test(e.call))
+			bad.push(`nothing is said of ${e.call || e.name}`);
+		if (e.source) {
+			// The innermost line is the call, or begins it.
+			const [, file, line] = /^(.*):(\d+)$/.exec(e.source[0]);
+			const text = (linesOf[file] ||= (texts[file] || "").split("\n"))
+				.slice(line - 1, Number(line) + 2).join("\n");
+			if (!text.includes(e.call.replace(/^_|_(iova2|iova|ex)$/g, "")))
+				bad.push(`${e.call} stands at ${e.source[0]}, and there is: ${text.split("\n")[0]}`);
+		}
+		if (k % apart && k !== steps.length - 1)
+			continue;
+		go(k);
+		if (k % (5 * apart) === 0)
 			seen.push([k, picture()]);
 		if (document.body.dataset.step !== String(k + 1))
 			bad.push(`step ${k + 1} is not shown`);
-		if (!document.getElementById("meaning").textContent && isOwn(e) && !e.error &&
-		    !/query|get_device|str$|_gid/.test(e.call))
-			bad.push(`nothing is said of ${e.call}`);
-		if (e.side === "wire" && !document.getElementById("meaning").textContent)
-			bad.push(`nothing is said of the packet ${e.name}`);
-		if (!e.source)
-			continue;
-		// The innermost line is the call, or begins it.
-		const [, file, line] = /^(.*):(\d+)$/.exec(e.source[0]);
-		const text = (texts[file] || "").split("\n").slice(line - 1, Number(line) + 2).join("\n");
-		if (!text.includes(e.call.replace(/^_|_(iova2|iova|ex)$/g, "")))
-			bad.push(`${e.call} stands at ${e.source[0]}, and there is: ${text.split("\n")[0]}`);
-		if (!document.querySelector("#source .line.on"))
+		if (e.source && !document.querySelector("#source .line.on"))
 			bad.push(`${e.call}: its line is not marked`);
 	}
 	const left = [];

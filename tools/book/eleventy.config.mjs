@@ -149,7 +149,7 @@ function markdown(md) {
 				if (source)
 					parts.push(part);
 			} else if (token.type === "inline") {
-				if (part)
+				if (part && state.tokens[i - 1].type !== "heading_open")
 					part.text += " " + plain(token);
 				for (const child of token.children) {
 					if (child.type === "link_open")
