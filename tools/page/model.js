@@ -122,6 +122,7 @@ class World {
 			this.client = new Machine("client");
 			this.server = new Machine("server");
 			this.written = {};
+			this.totals = {};
 			this.delivered = {};
 		}
 		while (this.k < k)
@@ -438,8 +439,10 @@ class World {
 			return;
 		done.add(e.psn);
 		if (/^RDMA WRITE/.test(e.name)) {
-			if (starts)
+			if (starts) {
 				this.written[key] = Number(e.addr);
+				this.totals[key] = e.total ?? e.length ?? 0;
+			}
 			to.put(this.written[key], e.data, this.k);
 			this.written[key] += e.length || 0;
 		}
@@ -464,8 +467,10 @@ class World {
 		}
 		if (ends) {
 			wr.state = "full";
-			if (!message)
+			if (!message) {
 				wr.opcode = "RECV_RDMA_WITH_IMM";
+				wr.got = this.totals[key];
+			}
 			this.complete(to, target, wr, "receive");
 		}
 	}
