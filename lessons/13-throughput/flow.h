@@ -248,7 +248,8 @@ static inline bool is_signalled(const struct plan *plan, uint32_t k)
 static inline int flow_post(struct flow *f, uint32_t n)
 {
 	const struct plan *plan = &f->plan;
-	struct ibv_send_wr *first = NULL, *bad, *wr = NULL;
+	struct ibv_send_wr *first = &f->wrs[f->posted % plan->window];
+	struct ibv_send_wr *bad, *wr = first;
 	long long now = now_ns();
 	uint32_t i, k, slot;
 	int err;
@@ -256,10 +257,8 @@ static inline int flow_post(struct flow *f, uint32_t n)
 	for (i = 0; i < n; i++) {
 		k = f->posted + i;
 		slot = k % plan->window;
-		if (wr)
+		if (i > 0)
 			wr->next = &f->wrs[slot];
-		else
-			first = &f->wrs[slot];
 		wr = &f->wrs[slot];
 		atomic_store_explicit(
 			stamp_of(f->out + (size_t)slot * plan->size,

@@ -239,7 +239,7 @@ static int end_client(struct server *s)
 static int run(struct server *s, const struct options *opt, enum wait wait)
 {
 	uint32_t more = 0;
-	int ret;
+	int ret = 0;
 
 	if (endpoint_open(&s->door, opt) || endpoint_listen(&s->door, opt))
 		return -1;
