@@ -39,13 +39,13 @@ teardown() {
 }
 
 @test "one, two and eight processes: the totals are exact" {
-	turns "$plain" '|-c 1 -n 100' '|-c 2 -n 40' '-t 30|-t 30 -c 8 -n 15'
-	said server 0 'the counter is 100, the sum 100, the lock 0' 'status 0'
-	said server 1 'the counter is 80, the sum 80, the lock 0' 'status 0'
-	said server 2 'the counter is 120, the sum 120, the lock 0' 'status 0'
-	said client 0 '100 tickets were drawn, none of them twice' 'status 0'
-	said client 1 '80 tickets were drawn, none of them twice' 'status 0'
-	said client 2 '120 tickets were drawn, none of them twice' 'status 0'
+	turns "$plain" '|-c 1 -n 50' '|-c 2 -n 20' '-t 30|-t 30 -c 8 -n 8'
+	said server 0 'the counter is 50, the sum 50, the lock 0' 'status 0'
+	said server 1 'the counter is 40, the sum 40, the lock 0' 'status 0'
+	said server 2 'the counter is 64, the sum 64, the lock 0' 'status 0'
+	said client 0 '50 tickets were drawn, none of them twice' 'status 0'
+	said client 1 '40 tickets were drawn, none of them twice' 'status 0'
+	said client 2 '64 tickets were drawn, none of them twice' 'status 0'
 }
 
 @test "two clients that were started apart share the numbers" {
@@ -62,13 +62,13 @@ teardown() {
 
 @test "without the lock the counter is exact, and the sum is not" {
 	serve "$server" -t 30
-	connect -t 30 -n 40 --wrong no-lock
+	connect -t 30 -n 20 --wrong no-lock
 	assert_success
-	assert_line '160 tickets were drawn, none of them twice'
+	assert_line '80 tickets were drawn, none of them twice'
 	finished 1
-	[[ $output =~ 'the counter is 160, the sum '([0-9]+)', the lock 0' ]]
-	[ "${BASH_REMATCH[1]}" -lt 160 ]
-	[[ $stderr == 'the clients wanted to count to 160, and leave the lock at 0' ]]
+	[[ $output =~ 'the counter is 80, the sum '([0-9]+)', the lock 0' ]]
+	[ "${BASH_REMATCH[1]}" -lt 80 ]
+	[[ $stderr == 'the clients wanted to count to 80, and leave the lock at 0' ]]
 }
 
 @test "a lock whose holder has left stays taken" {
@@ -95,10 +95,10 @@ teardown() {
 @test "one packet in a hundred is lost: the totals are exact" {
 	impair loss 1%
 	serve "$server" -t 60
-	connect -t 60 -c 2 -n 40
+	connect -t 60 -c 2 -n 20
 	assert_success
 	finished 0
-	assert_line 'the counter is 80, the sum 80, the lock 0'
+	assert_line 'the counter is 40, the sum 40, the lock 0'
 }
 
 @test "a client that is killed, and the others that go on" {
