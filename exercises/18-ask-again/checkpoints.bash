@@ -44,14 +44,15 @@ finds() {
 }
 
 one() {
-	grep -qx 'what came is no question' "$(output peer)" &&
-		{
-			saw "the server got a datagram that is no question"
-			return 1
-		}
-	grep -qx 'wrong answers that came back: 0' "$(output peer)" &&
-		grep -qx 'goodbye: yes' "$(output peer)" ||
+	if grep -qx 'what came is no question' "$(output peer)"; then
+		saw "the server got a datagram that is no question"
+		return 1
+	fi
+	if ! grep -qx 'wrong answers that came back: 0' "$(output peer)" ||
+		! grep -qx 'goodbye: yes' "$(output peer)"; then
 		saw "the answer that came back with the next question is not the one that the server gave"
+		return 1
+	fi
 }
 
 # datagrams: how many receives the learner's program has seen completed

@@ -146,7 +146,7 @@ static void show_sender(const uint8_t *grh, const struct ibv_wc *wc)
 		inet_ntop(AF_INET6, grh + 8, text, sizeof(text));
 	else
 		inet_ntop(AF_INET, grh + 20 + 12, text, sizeof(text));
-	printf("the first datagram: %u bytes, %u of them the GRH, from QP "
+	printf("the first datagram: %u bytes, %d of them the GRH, from QP "
 	       "number 0x%x of %s\n",
 	       wc->byte_len, GRH, wc->src_qp, text);
 }
