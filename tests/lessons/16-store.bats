@@ -174,6 +174,13 @@ worked() {
 	worked "$client" -t 30 --work 30 --clients 4 --keys 2
 	assert_line 'clients 0'
 	assert_line 'linear 0'
+	signal_job peer TERM
+	finished 0
+	refute grep -qvE '^(dropped |rdma_|$)' <<<"$stderr"
+	stop_jobs
+
+	# A server that hears of a client that only GETs for a minute.
+	serve "$server"
 	start client dies "$client" --put big=big --measure 1000000 "$ADDR_SERVER"
 	wait_line dies '^PUT big'
 	signal_job dies KILL
@@ -182,7 +189,6 @@ worked() {
 	assert_line 'GET big: big'
 	signal_job peer TERM
 	finished 0
-	refute grep -qvE '^(dropped |rdma_|$)' <<<"$stderr"
 }
 
 @test "the server goes, is killed, or is another: the client says so" {
