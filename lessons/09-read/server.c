@@ -184,22 +184,27 @@ static int accept_client(struct server *s, enum missing missing)
 	uint8_t wire[REMOTE_REGION_WIRE_SIZE];
 	struct rdma_conn_param param = CONN_PARAM_DEFAULT;
 	struct ibv_qp_attr attr = { .qp_access_flags = 0 };
-	int err;
+	int err = 0;
 
 	remote_region_pack(wire, s->mr);
 	param.private_data = wire;
 	param.private_data_len = sizeof(wire);
 	param.responder_resources = s->granted; /* READs that we answer */
 	param.initiator_depth = 0; /* READs that we make ourselves */
-	if (endpoint_accept(&s->ep, &param))
+	if (rdma_accept(s->ep.id, &param)) {
+		report("rdma_accept", errno);
 		return -1;
-	if (missing != QP_RIGHT)
-		return 0;
-	err = ibv_modify_qp(s->ep.id->qp, &attr, IBV_QP_ACCESS_FLAGS);
+	}
+	/* At once, before the client can read (lesson 06). */
+	if (missing == QP_RIGHT)
+		err = ibv_modify_qp(s->ep.id->qp, &attr, IBV_QP_ACCESS_FLAGS);
 	if (err) {
 		report("ibv_modify_qp", err);
 		return -1;
 	}
+	if (endpoint_wait_event(&s->ep, RDMA_CM_EVENT_ESTABLISHED))
+		return -1;
+	s->ep.connected = true;
 	return 0;
 }
 
