@@ -3,7 +3,13 @@
  * The command line of any program: PROGRAM is its source, ARGS how many arguments
  * its parse_options() has. The input is the words, a line for each.
  */
+#include <setjmp.h>
+
 #include "fuzz.h"
+
+/* Some end the program where they have printed their usage. */
+static jmp_buf leave;
+#define exit(status) longjmp(leave, 1 + (status))
 
 #include PROGRAM
 
@@ -13,7 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	/* Room for whatever parse_options() fills. */
 	static _Alignas(64) char first[1 << 16], second[1 << 16];
-	char *text = malloc(size + 1), *rest = text, *word;
+	char *const text = malloc(size + 1);
+	char *rest = text, *word;
 	static char name[] = "program";
 	char *argv[MAX_WORDS + 2] = { name };
 	int argc = 1;
@@ -27,11 +34,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	optind = 0; /* glibc's getopt begins anew */
 	memset(first, 0, sizeof(first));
 	memset(second, 0, sizeof(second));
+	if (!setjmp(leave)) {
 #if ARGS == 3
-	parse_options(argc, argv, (void *)first);
+		parse_options(argc, argv, (void *)first);
 #else
-	parse_options(argc, argv, (void *)first, (void *)second);
+		parse_options(argc, argv, (void *)first, (void *)second);
 #endif
+	}
 	free(text);
 	return 0;
 }
