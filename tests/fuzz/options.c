@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The command line of any program: PROGRAM is its source, ARGS how many arguments
- * its parse_options() has. The input is the words, a line for each.
+ * its parse_options() has, TEXT that the last is a text with a default. The input is
+ * the words, a line for each.
  */
 #include <setjmp.h>
 
@@ -34,6 +35,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	optind = 0; /* glibc's getopt begins anew */
 	memset(first, 0, sizeof(first));
 	memset(second, 0, sizeof(second));
+#ifdef TEXT
+	memcpy(second, &(const char *){ "default" }, sizeof(char *));
+#endif
 	if (!setjmp(leave)) {
 #if ARGS == 3
 		parse_options(argc, argv, (void *)first);
