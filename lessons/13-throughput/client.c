@@ -32,7 +32,7 @@ static const struct rung ladder[] = {
 	{ "one in 32 signalled", 128, 32, 1, 0, WAIT_BUSY, 1 },
 	{ "32 in a post", 128, 32, 32, 0, WAIT_BUSY, 1 },
 	{ "inline", 128, 32, 32, 256, WAIT_BUSY, 1 },
-	{ "sleep, do not look", 128, 32, 32, 256, WAIT_EVENT, 1 },
+	{ "sleep until an event", 128, 32, 32, 256, WAIT_EVENT, 1 },
 	{ "16 times the size", 128, 32, 32, 256, WAIT_EVENT, 16 },
 };
 
@@ -323,7 +323,7 @@ static void print_result(struct flow *f, const char *name, long long took,
 	uint32_t n = f->samples;
 
 	qsort(f->took, n, sizeof(*f->took), compare);
-	printf("%-19s %8.1f messages/s %8.2f MB/s  CPU %7.1f us", name,
+	printf("%-20s %8.1f messages/s %8.2f MB/s  CPU %7.1f us", name,
 	       count / seconds, count * f->plan.size / 1e6 / seconds,
 	       cpu / 1e3 / count);
 	if (n > 0)

@@ -37,7 +37,7 @@ rungs() {
 		one in 32 signalled: $n posts, $((n / 32)) completions
 		32 in a post: $((n / 32)) posts, $((n / 32)) completions
 		inline: $((n / 32)) posts, $((n / 32)) completions
-		sleep, do not look: $((n / 32)) posts, $((n / 32)) completions
+		sleep until an event: $((n / 32)) posts, $((n / 32)) completions
 		16 times the size: $((n / 32)) posts, $((n / 32)) completions
 	END
 }

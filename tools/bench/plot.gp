@@ -32,7 +32,7 @@ set logscale x 2
 set xtics scale 1 ('8 B' 8, '64 B' 64, '1 KiB' 1024, '4 KiB' 4096, '64 KiB' 65536, '1 MiB' 1048576) font ',11'
 set xrange [5:1600000]
 unset key
-set key top right font ',11'
+set key top left font ',11'
 set arrow 1 from 5, 1 to 1600000, 1 nohead linecolor rgb '#888888' dashtype 2
 
 set origin 0, 0
@@ -46,6 +46,7 @@ plot folder.'/ratios.dat' index 'write_bw' using 1:2 title 'beside ib\_write\_bw
 
 set origin 0.5, 0
 set size 0.5, 0.5
+set key bottom right
 set yrange [0:1.4]
 set title 'Latency, perftest = 1 (less is better)'
 plot folder.'/ratios.dat' index 'write_lat' using 1:2 title 'beside ib\_write\_lat' \
