@@ -66,10 +66,10 @@ async function fits(page, name) {
 // ---- a page that steps through a run ----------------------------------------
 
 // Runs in the page: forward and back, and what is wrong on the way. Every step is
-// looked at, and about sixty of them are drawn.
+// looked at, and about thirty of them are drawn.
 function walk() {
 	const bad = [], seen = [], linesOf = {};
-	const apart = Math.ceil(steps.length / 60);
+	const apart = Math.ceil(steps.length / 30);
 	const picture = () => document.getElementById("client").innerHTML +
 		document.getElementById("server").innerHTML;
 	for (let k = 0; k < steps.length; k++) {
