@@ -352,7 +352,7 @@ on_client() {
 
 @test "doctor: a peer that listens, a doctor there, and one that cannot take a message" {
 	breaks server client
-	start server lesson build/gcc-O2/02-server/server
+	start server lesson build/gcc-O2/02-server/server -t 60
 	wait_line lesson '^listening on '
 	run -0 on client $doctor --peer "$ADDR_SERVER" --port 10121
 	says OK peer-cm "$ADDR_SERVER, port 10121: it accepts$"
