@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct client client = { .state = CONNECTING };
 	struct event_copy event = { .event = RDMA_CM_EVENT_REJECTED };
 
-	take(&data, &size, &event.status, sizeof(event.status));
+	fuzz_take(&data, &size, &event.status, sizeof(event.status));
 	event.private_data_len = size < sizeof(event.private_data) ?
 					 size :
 					 sizeof(event.private_data);

@@ -9,10 +9,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct client client = { 0 };
 	struct ibv_wc wc = { 0 };
 
-	take(&data, &size, &wc.byte_len, 1);
-	take(&data, &size, &client.number, sizeof(client.number));
-	take(&data, &size, &client.count, sizeof(client.count));
-	take(&data, &size, &client.memory, sizeof(client.memory));
+	fuzz_take(&data, &size, &wc.byte_len, 1);
+	fuzz_take(&data, &size, &client.number, sizeof(client.number));
+	fuzz_take(&data, &size, &client.count, sizeof(client.count));
+	fuzz_take(&data, &size, &client.memory, sizeof(client.memory));
 	check_answer(&client, &wc);
 	return 0;
 }

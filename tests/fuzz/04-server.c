@@ -10,8 +10,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct ibv_wc wc = { 0 };
 
 	while (size > 0) {
-		take(&data, &size, &wc.byte_len, 1);
-		take(&data, &size, &server.memory, sizeof(server.memory));
+		fuzz_take(&data, &size, &wc.byte_len, 1);
+		fuzz_take(&data, &size, &server.memory, sizeof(server.memory));
 		if (check_request(&server, &wc))
 			break;
 	}

@@ -10,9 +10,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct ibv_wc wc = { .wr_id = wr_id_of(WR_RECV, 0) };
 	char *text;
 
-	take(&data, &size, &wc.status, 1);
-	take(&data, &size, &wc.byte_len, 1);
-	take(&data, &size, server.message, sizeof(server.message));
+	fuzz_take(&data, &size, &wc.status, 1);
+	fuzz_take(&data, &size, &wc.byte_len, 1);
+	fuzz_take(&data, &size, server.message, sizeof(server.message));
 	check_message(&server, &wc);
 	/* Of exactly that size, so that one byte too far is seen. */
 	text = malloc(size + 1);

@@ -9,9 +9,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct client client = { 0 };
 	uint16_t wanted;
 
-	take(&data, &size, &wanted, sizeof(wanted));
+	fuzz_take(&data, &size, &wanted, sizeof(wanted));
 	client.size = wanted;
-	take_private_data(&client.ep, data, size);
+	fuzz_private_data(&client.ep, data, size);
 	if (!read_regions(&client) &&
 	    (client.size > client.buffer.size || client.doorbell.size != 8))
 		abort();

@@ -10,9 +10,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uint8_t wire[MANY_WIRE_SIZE];
 	uint32_t seq;
 
-	take(&data, &size, &seq, sizeof(seq));
-	take(&data, &size, wire, sizeof(wire));
-	take_private_data(&server.ep, wire, sizeof(wire));
+	fuzz_take(&data, &size, &seq, sizeof(seq));
+	fuzz_take(&data, &size, wire, sizeof(wire));
+	fuzz_private_data(&server.ep, wire, sizeof(wire));
 	read_request(&server);
 	server.size = size;
 	server.buffer = malloc(size + 1);

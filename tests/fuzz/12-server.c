@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct endpoint ep = { 0 };
 	bool full;
 
-	take_private_data(&ep, data, size);
+	fuzz_private_data(&ep, data, size);
 	if (request_unpack(ep.private_data, ep.private_data_len, name, &full))
 		return 0;
 	if (strlen(name) >= NAME_SIZE)

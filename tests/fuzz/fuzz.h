@@ -17,8 +17,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
  * The next LENGTH bytes of the input into OUT, and zeros when there are fewer.
  * The rest of the input is left in DATA and SIZE.
  */
-static inline void take(const uint8_t **data, size_t *size, void *out,
-			size_t length)
+static inline void fuzz_take(const uint8_t **data, size_t *size, void *out,
+			     size_t length)
 {
 	size_t n = *size < length ? *size : length;
 
@@ -30,12 +30,12 @@ static inline void take(const uint8_t **data, size_t *size, void *out,
 
 #if LESSON > 3
 /* What is left of the input as private data; padded with zeros, as by the CM. */
-static inline void take_private_data(struct endpoint *ep, const uint8_t *data,
+static inline void fuzz_private_data(struct endpoint *ep, const uint8_t *data,
 				     size_t size)
 {
 	uint8_t padded = 0;
 
-	take(&data, &size, &padded, 1);
+	fuzz_take(&data, &size, &padded, 1);
 	ep->private_data_len = size;
 	if (ep->private_data_len > sizeof(ep->private_data))
 		ep->private_data_len = sizeof(ep->private_data);

@@ -9,8 +9,8 @@
 #include "fuzz.h"
 
 /* Some end the program where they have printed their usage. */
-static jmp_buf leave;
-#define exit(status) longjmp(leave, 1 + (status))
+static jmp_buf fuzz_leave;
+#define exit(status) longjmp(fuzz_leave, 1 + (status))
 
 #include PROGRAM
 
@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 #ifdef TEXT
 	memcpy(second, &(const char *){ "default" }, sizeof(char *));
 #endif
-	if (!setjmp(leave)) {
+	if (!setjmp(fuzz_leave)) {
 #if ARGS == 3
 		parse_options(argc, argv, (void *)first);
 #else
