@@ -173,14 +173,16 @@ teardown() {
 	END
 }
 
-@test "the server's machine freezes in the middle: status 12, within the deadline" {
+@test "the server's machine freezes in the middle: status 12, or the deadline" {
 	serve "$server" -t 20
 	start client me "$client" -t 3 --count 1000000 "$ADDR_SERVER"
 	wait_line me 'at a time$'
 	freeze server
 	finish me
 	assert_equal "$status" 1
-	[[ $stderr == *'completion of the SEND '*': transport retry counter exceeded, status 12, '* ]]
+	# Which of the two depends on what had been acknowledged by then.
+	[[ $stderr == *'completion of the SEND '*': transport retry counter exceeded, status 12, '* ||
+		$stderr == *'waited 3 s for a completion and none came: is the peer frozen'* ]]
 	lab/lab thaw server
 	signal_job peer KILL
 	finish peer
