@@ -273,7 +273,8 @@ static inline int to_rtr(struct side *s)
 	};
 
 	if (s->wrong == WRONG_PSN)
-		attr.rq_psn = (s->theirs.psn + 0x1000) & 0xffffff;
+		/* Behind. Ahead, their packets would look like repeats. */
+		attr.rq_psn = (s->theirs.psn - 0x1000) & 0xffffff;
 	if (s->wrong == WRONG_QPN)
 		attr.dest_qp_num ^= 0x8000;
 	if (s->wrong == WRONG_NO_GRH)

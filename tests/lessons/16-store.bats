@@ -177,6 +177,7 @@ worked() {
 	signal_job peer TERM
 	finished 0
 	refute grep -qvE '^(dropped |rdma_|$)' <<<"$stderr"
+	on client pkill -KILL -x badclient || true # those that stall on
 	stop_jobs
 
 	# A server that hears of a client that only GETs for a minute.
