@@ -14,7 +14,7 @@ short_run() {
 	11) echo --clients 1 --count 2 ;;
 	12) echo --show past-region --show bad-rkey ;;
 	13) echo --count 8 --window 4 --signal 2 ;;
-	14) echo -n 3 -m 600 -r 2048 --batch 3 ;;
+	14) echo --count 3 -m 600 -r 2048 --batch 3 ;;
 	15) echo --clients 3 --count 2 --window 1 ;;
 	16) echo --put colour=red --get colour ;;
 	esac
