@@ -29,7 +29,7 @@ run_ring() {
 
 # The server reads when nothing has come for a while, and then a little.
 run_slow() {
-	server=(-t "$t" -s $((250 * slow)))
+	server=(-t "$t" -s $((100 * slow)))
 	client=(-t "$t" -n 24)
 }
 

@@ -27,8 +27,8 @@ static void usage(FILE *out)
 	fprintf(out,
 		"usage: server [-a BIND_ADDRESS] [-p PORT] [-t SECONDS] [-s MS]\n"
 		"Take messages out of a ring, each in one piece.\n"
-		"  -s, --slow MS          read only when nothing has come for so long, and then four\n"
-		"                         messages; 0 to 10000 milliseconds (default: 0)\n" SERVER_USAGE_LINES);
+		"  -s, --slow MS          read only when nothing has come for so long, and then one\n"
+		"                         message; 0 to 10000 milliseconds (default: 0)\n" SERVER_USAGE_LINES);
 }
 
 static int parse_options(int argc, char **argv, struct options *opt,
@@ -145,7 +145,7 @@ static int take(struct server *s, uint64_t tail)
 	return tell_head(s);
 }
 
-/* A slow server reads four messages when nothing has come for a while. */
+/* A slow server reads one message when nothing has come for a while. */
 static bool reads_now(struct server *s, uint64_t tail)
 {
 	if (!s->slow)
@@ -155,7 +155,7 @@ static bool reads_now(struct server *s, uint64_t tail)
 		s->last_change = now_ms();
 	}
 	if (s->may_read == 0 && now_ms() - s->last_change >= s->slow) {
-		s->may_read = 4;
+		s->may_read = 1;
 		s->last_change = now_ms();
 	}
 	return s->may_read > 0;
