@@ -84,6 +84,11 @@ client() {
 	[[ $stderr == 'completion of the RDMA WRITE '*', status 12, '* ]]
 	finish server
 
+	# One answer, and then none.
+	SERVER_ARGS="--wrong psn" run tools/wire/wire 17
+	assert_equal "$(grep -c "NAK --.*PSN sequence error" <<<"$output")" 1
+	refute_output --partial "Acknowledge --"
+
 	serve --wrong access
 	client
 	assert_failure 1
