@@ -26,13 +26,8 @@ on() {
 
 # ---- jobs: commands that run on a node while the test goes on -------------
 
-declare -gA job_pid=() job_node=()
-
-# The file on the node in which the process of job NAME has its number.
-pid_file() {
-	printf '/tmp/rdma-test.%s.%s.%s' "$BATS_ROOT_PID" \
-		"${BATS_SUITE_TEST_NUMBER:-0}" "$1"
-}
+declare -gA job_pid=() job_node=() job_file=()
+declare -g job_count=0
 
 # start NODE NAME CMD...: run CMD on a node in the background, for LIMIT (60)
 # seconds at the most. Its output goes to $BATS_TEST_TMPDIR/NAME.out and .err.
@@ -40,6 +35,8 @@ start() {
 	local node=$1 name=$2 limit=${LIMIT:-60}
 
 	shift 2
+	job_count=$((job_count + 1))
+	job_file[$name]=/tmp/rdma-test.$BATS_ROOT_PID.${BATS_SUITE_TEST_NUMBER:-0}.$job_count
 	: >"$BATS_TEST_TMPDIR/$name.out"
 	: >"$BATS_TEST_TMPDIR/$name.err"
 	# The shell becomes CMD, so the number that it notes is CMD's. bats
@@ -47,7 +44,7 @@ start() {
 	# The 20 s are for lab exec to end the command on the node, TERM then KILL.
 	timeout --foreground -k 20 "$((limit + 10))" \
 		lab/lab exec --timeout "$limit" "$node" \
-		sh -c 'echo $$ >"$0"; exec "$@"' "$(pid_file "$name")" "$@" \
+		sh -c 'echo $$ >"$0"; exec "$@"' "${job_file[$name]}" "$@" \
 		</dev/null >"$BATS_TEST_TMPDIR/$name.out" \
 		2>"$BATS_TEST_TMPDIR/$name.err" 3>&- &
 	job_pid[$name]=$!
@@ -116,7 +113,7 @@ signal_job() {
 			[ ! -s "$1" ] || break
 			sleep 0.02
 		done
-		kill -s "$0" "$(cat "$1")"' "$2" "$(pid_file "$1")"
+		kill -s "$0" "$(cat "$1")"' "$2" "${job_file[$1]}"
 }
 
 # End what a failed test has left behind: on the node, then here.
@@ -146,21 +143,35 @@ pair() {
 # seconds: the kernel needs a moment to clean up after a process that died. A
 # context (ctx) is what every process with a QP, CQ, MR or PD has. A cm_id that
 # listens on every address belongs to no device and is in no sum; lines without
-# a pid are the kernel's own.
+# a pid are the kernel's own. It is asked after each test, so it starts no program
+# but rdma, once.
 readonly list_owned='
-	rm -f "$0"*
+	owned() {
+		out=$(rdma -b - <<-END
+			resource
+			resource show cm_id
+		END
+		) || return 0
+		while read -r line; do
+			case $line in
+			*" pid "[0-9]*) return 0 ;;
+			*": pd "*"cm_id 0 mr 0 ctx 0"*) ;;
+			*": pd "*) return 0 ;;
+			esac
+		done <<-END
+			$out
+		END
+		return 1
+	}
 	uptime() {
 		read -r up rest </proc/uptime
 		echo "${up%.*}"
 	}
+	owned || exit 0
 	end=$(($(uptime) + 5))
-	while :; do
-		if ! rdma resource | grep -v "cm_id 0 mr 0 ctx 0" | grep -q . &&
-			! rdma resource show cm_id | grep -q " pid [0-9]"; then
-			exit 0
-		fi
-		[ "$(uptime)" -lt "$end" ] || break
+	while [ "$(uptime)" -lt "$end" ]; do
 		sleep 0.05
+		owned || exit 0
 	done
 	rdma resource
 	for what in qp cq mr pd cm_id; do
@@ -176,7 +187,7 @@ assert_nothing_left() {
 
 	stop_jobs
 	for node in server client; do
-		on "$node" sh -c "$list_owned" "$(pid_file '')" \
+		on "$node" sh -c "$list_owned" \
 			>"$BATS_TEST_TMPDIR/left.$node" 2>&1 3>&- &
 		pids+=($!)
 	done
