@@ -262,7 +262,8 @@ finish_cases() {
 	from_server=() from_client=()
 	for side in server client; do
 		local -n into=from_$side
-		while read -r number line; do
+		while IFS= read -r line; do
+			number=${line%% *} line=${line#* }
 			[[ $line == 'pid '* ]] || into[number]+=$line$'\n'
 		done <"$BATS_TEST_TMPDIR/cases.$side"
 	done
