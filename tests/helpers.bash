@@ -116,15 +116,22 @@ signal_job() {
 		kill -s "$0" "$(cat "$1")"' "$2" "${job_file[$1]}"
 }
 
-# End what a failed test has left behind: on the node, then here.
+# End what a test has left behind: on the node, then here; all at the same time.
 stop_jobs() {
-	local name
+	local name pids=() killers=()
 
 	for name in "${!job_pid[@]}"; do
 		kill -0 "${job_pid[$name]}" 2>/dev/null || continue
-		LIMIT=10 signal_job "$name" KILL >/dev/null 2>&1 || true
-		kill -TERM "${job_pid[$name]}" 2>/dev/null || true
-		wait "${job_pid[$name]}" 2>/dev/null || true
+		pids+=("${job_pid[$name]}")
+		LIMIT=10 signal_job "$name" KILL >/dev/null 2>&1 3>&- &
+		killers+=($!)
+	done
+	[ ${#pids[@]} = 0 ] || wait "${killers[@]}" || true
+	for name in "${pids[@]}"; do
+		kill -TERM "$name" 2>/dev/null || true
+	done
+	for name in "${pids[@]}"; do
+		wait "$name" 2>/dev/null || true
 	done
 	job_pid=()
 }
