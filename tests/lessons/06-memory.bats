@@ -9,11 +9,11 @@ setup_file() {
 	build asan-O0/06-memory asan-O2/06-memory gcc-O2/06-memory peers
 }
 
+# The side that a test is about is the one with the sanitizers.
 setup() {
-	asan=build/asan-O0/06-memory
 	plain=build/gcc-O2/06-memory
-	server=$asan/server
-	client=$asan/client
+	server=build/asan-O0/06-memory/server
+	client=build/asan-O0/06-memory/client
 	peers=build/peers
 }
 
@@ -47,40 +47,43 @@ teardown() {
 }
 
 @test "the pair runs in every build, over IPv4 and IPv6" {
-	BIN=build/asan-O0 IPV=6 pair 06
-	BIN=build/asan-O2 pair 06
-}
+	local n o2=build/asan-O2/06-memory
 
-@test "writes of 0 bytes to 1 MiB arrive with every byte right" {
-	local size n=1 sizes=(1 1023 1024 1025 4096 65536 1048576) all=()
-
-	for size in "${sizes[@]}"; do
-		all+=("-t 30|-t 30 --size $size")
-	done
-	turns "$plain" '|--size 0' "${all[@]}" '--size 100|--size 100'
-	said client 0 'completed: success' 'status 0'
-	said server 0 'nothing was written' 'status 0'
-	for size in "${sizes[@]}"; do
+	one_by_one "$server|$client|$ADDR6_SERVER" "$o2/server|$o2/client"
+	for n in 0 1; do
 		said client $n 'completed: success' 'status 0'
-		said server $n "$size bytes were written, every one right; $((1048576 - size)) were not touched" \
+		said server $n '4096 bytes were written, every one right; 1044480 were not touched' \
 			'status 0'
-		n=$((n + 1))
 	done
-	said server $n '100 bytes were written, every one right; 0 were not touched'
 }
 
-@test "a region is pinned in whole pages" {
-	turns "$plain" '--size 1|--size 1' '--size 4096|' '--size 4097|' '|'
-	said server 0 'pinned: 4 kB' 'status 0'
-	said server 1 'pinned: 4 kB' 'status 0'
-	said server 2 'pinned: 8 kB' 'status 0'
-	said server 3 'pinned: 1024 kB' 'status 0'
+@test "writes of 0 bytes to 1 MiB arrive with every byte right, in whole pages that are pinned" {
+	local n=0 region size kb
+
+	turns "$plain" '--size 100|--size 0' '--size 1|--size 1' \
+		'--size 4096|--size 1023' '--size 4097|--size 1024' '|--size 1025' \
+		'-t 30|-t 30 --size 65536' '-t 30|-t 30 --size 1048576'
+	said server 0 'nothing was written'
+	while read -r region size kb; do
+		said client $n 'completed: success' 'status 0'
+		said server $n "pinned: $kb kB" 'status 0'
+		[ "$size" = 0 ] || said server $n "$size bytes were written, every one right; $((region - size)) were not touched"
+		n=$((n + 1))
+	done <<-'END'
+		100 0 4
+		1 1 4
+		4096 1023 4
+		4097 1024 8
+		1048576 1025 1024
+		1048576 65536 1024
+		1048576 1048576 1024
+	END
 }
 
-# refused N STATUS STATE: what turn N must have said when the request was
+# refused N STATUS STATE: what case N must have said when the request was
 # refused with that status, and the server's QP was found in that state
 refused() {
-	said client "$1" "completion of the RDMA WRITE \(wr_id [0-9]+\): .*, status ($2), vendor syndrome .*" \
+	said client "$1" "! completion of the RDMA WRITE \(wr_id [0-9]+\): .*, status ($2), vendor syndrome .*" \
 		'status 1'
 	said server "$1" "the client has disconnected; our QP is in $3.*" \
 		'status 0'
@@ -90,11 +93,19 @@ refused() {
 @test "each right, key and length that is missing or wrong" {
 	local n
 
-	turns "$asan" '--missing remote-write|' '--missing same-pd|' \
-		'--missing region|' '|--wrong rkey' '|--wrong end' \
-		'--size 1|--wrong end --size 0' '--missing qp-right|' \
-		'|--wrong lkey' '|--wrong local-end' '--missing rkey|' \
-		'|--wrong rkey --size 0' '--size 100|' '--missing local-write|'
+	one_by_one "$server --missing remote-write|$plain/client" \
+		"$server --missing same-pd|$plain/client" \
+		"$server --missing region|$plain/client" \
+		"$plain/server|$client --wrong rkey" \
+		"$plain/server|$client --wrong end" \
+		"$plain/server --size 1|$client --wrong end --size 0" \
+		"$server --missing qp-right|$plain/client" \
+		"$plain/server|$client --wrong lkey" \
+		"$plain/server|$client --wrong local-end" \
+		"$server --missing rkey|$plain/client" \
+		"$plain/server|$client --wrong rkey --size 0" \
+		"$plain/server --size 100|$client" \
+		"$server --missing local-write|$plain/client"
 	for n in 0 1 2 3 4 5; do
 		refused $n 10 'ERR: something was refused'
 		said server $n 'nothing was written'
@@ -117,151 +128,106 @@ refused() {
 	said server 10 'nothing was written' 'status 0'
 
 	# More than there is room for is not even tried.
-	said client 11 "we have 4096 bytes to write, and the server's memory has room for 100: write fewer with -s" \
-		'status 1'
+	erred client 11 "we have 4096 bytes to write, and the server's memory has room for 100: write fewer with -s"
 	said server 11 'nothing was written' 'status 0'
 
-	said server 12 'ibv_reg_mr: Invalid argument: REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE beside them.*' \
+	said server 12 '! ibv_reg_mr: Invalid argument: REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE beside them.*' \
 		'status 1'
-	said client 12 '.*RDMA_CM_EVENT_REJECTED, status 28.*' 'status 1'
+	said client 12 '! .*RDMA_CM_EVENT_REJECTED, status 28.*' 'status 1'
 }
 
 @test "more than RLIMIT_MEMLOCK cannot be pinned by a user who is not root" {
 	[ "${LAB:-vm}" = vm ] || skip "only on the virtual machines"
-	local nobody=(setpriv --reuid 65534 --clear-groups prlimit)
+	local nobody="setpriv --reuid 65534 --clear-groups prlimit"
 
-	serve "${nobody[@]}" --memlock=1048576 build/gcc-O2/06-memory/server
-	connect
-	assert_success
-	finished 0
-	assert_line 'RLIMIT_MEMLOCK: 1024 kB'
-
-	serve "${nobody[@]}" --memlock=65536 build/gcc-O2/06-memory/server
-	connect
-	assert_failure 1
-	finished 1
-	[[ $stderr == 'ibv_reg_mr: Cannot allocate memory: more memory than RLIMIT_MEMLOCK lets us pin'* ]]
+	one_by_one "$nobody --memlock=1048576 $plain/server|$plain/client" \
+		"$nobody --memlock=65536 $plain/server|$plain/client"
+	said client 0 'completed: success' 'status 0'
+	said server 0 'RLIMIT_MEMLOCK: 1024 kB' 'status 0'
+	said client 1 'status 1'
+	said server 1 '! ibv_reg_mr: Cannot allocate memory: more memory than RLIMIT_MEMLOCK lets us pin.*' \
+		'status 1'
 }
 
-@test "private data that is no region is refused" {
-	local spec wanted
+@test "private data that is no region is refused, and bytes of another client noticed" {
+	local bad="$peers/badserver --private" n=0 wanted
 
-	while read -r spec wanted; do
-		serve "$peers"/badserver ${spec:+--private "$spec"}
-		connect
-		assert_failure 1
-		assert_equal "$stderr" "the peer's private data is no memory region ($wanted): is it the server of this lesson?"
-		stop_jobs
-	done <<-'END'
-		zero:16 address 0x0, size 0
-		text:short address 0x73686f7274000000, size 0
-		addr,rkey address 0x
-		u64:0,u32:1,u32:4096 address 0x0, size 4096
-		u64:4096,u32:1,u32:0 address 0x1000, size 0
-		hex:ffffffffffffffff0000000100000002 address 0xffffffffffffffff, size 2
-	END
+	one_by_one "$bad zero:16|$client" "$bad text:short|$client" \
+		"$bad u64:0,u32:1,u32:4096|$client" \
+		"$bad u64:4096,u32:1,u32:0|$client" \
+		"$bad hex:ffffffffffffffff0000000100000002|$client" \
+		"$peers/badserver|$client" "$bad rubbish:16|$client" \
+		"$server|$peers/foreign client --notice none --bytes 8"
+	for wanted in 'address 0x0, size 0' 'address 0x73686f7274000000, size 0' \
+		'address 0x0, size 4096' \
+		'address 0x1000, size 0' 'address 0xffffffffffffffff, size 2'; do
+		said client $n "! the peer's private data is no memory region \($wanted\): is it the server of this lesson\?" \
+			'status 1'
+		n=$((n + 1))
+	done
 	# None at all: what arrives is zeros, or nothing.
-	serve "$peers"/badserver
-	connect
-	assert_failure 1
-	[[ $stderr == *'is it the server of this lesson?' ]]
-	stop_jobs
-
+	said client 5 '! .*is it the server of this lesson\?' 'status 1'
 	# Rubbish that looks like a region is refused by the server's card.
-	serve "$peers"/badserver --private rubbish:16
-	connect
-	assert_failure 1
-	[[ $stderr == *': remote access error, status 10, '* ]]
+	said client 6 '! .*: remote access error, status 10, .*' 'status 1'
+	said client 7 'status 0'
+	said server 7 '! byte .* is 0x78, and nobody should have written that: is the peer the client of this lesson\?' \
+		'status 1'
 }
 
-@test "one packet in a hundred is lost: every byte is right" {
-	local size
+@test "packets are lost, one or five in a hundred: every byte is right, or it is said" {
+	local n percent pair="$plain/server -t 30|$client -t 30 --size"
 
-	impair loss 1%
-	for size in 4096 262144; do
-		serve "$server"
-		connect --size $size
-		assert_success
-		finished 0
-		assert_line --partial "$size bytes were written, every one right"
+	for percent in 1 5; do
+		impair loss $percent%
+		one_by_one "$pair 4096" "$pair 4096" "$pair 262144"
+		right=0
+		for n in 0 1 2; do
+			after_loss $n $percent "$((n < 2 ? 4096 : 262144)) bytes were written, every one right; .*"
+		done
+		[ $percent = 5 ] || [ $right -ge 1 ]
+		refute grep -r 'nobody should have' "$BATS_TEST_TMPDIR"
 	done
 }
 
-@test "five in a hundred are lost: every byte is right, or the client says 12" {
-	local size
+# Those that stall are ended when the others have said what they have to say.
+@test "a server that refuses, dies or says nothing more, at each stage" {
+	local bad="$peers/badserver"
 
-	impair loss 5%
-	for size in 4096 262144; do
-		serve "$server"
-		connect --size $size
-		if [ "$status" = 0 ]; then
-			finished 0
-			assert_line --partial "$size bytes were written, every one right"
-		else
-			[[ $stderr == *'status 12, '* ||
-				$stderr == *'waited 10 s for RDMA_CM_EVENT_'* ]]
-			finish peer
-			[[ $stderr != *'nobody should have'* ]]
-		fi
-	done
-}
-
-@test "bytes that nobody should have written are noticed" {
-	serve "$server"
-	run on client "$peers"/foreign client --notice none --bytes 8 "$ADDR_SERVER"
-	assert_success
-	finished 1
-	[[ $stderr == 'byte '*' is 0x78, and nobody should have written that: is the peer the client of this lesson?' ]]
-}
-
-@test "a server that refuses, leaves, dies or says nothing more, at each stage" {
-	local stage deed text
-
-	while read -r stage deed text; do
-		echo "the server at $stage: $deed"
-		serve "$peers"/badserver --at "$stage" --do "$deed"
-		connect -t 1
-		assert_failure 1
-		[[ $stderr == *"$text"* ]]
-		stop_jobs
-	done <<-'END'
-		request reject RDMA_CM_EVENT_REJECTED, status 28: consumer reject
-		request kill RDMA_CM_EVENT_REJECTED, status 28: consumer reject
-		request stall waited 1 s for RDMA_CM_EVENT_ESTABLISHED and nothing came
-	END
-
+	all_at_once client "$bad --at request --do reject|$client" \
+		"$bad --at request --do kill|$client" \
+		"$bad --at request --do stall|$client -t 4" \
+		"$bad --private addr,rkey,size --at established --do stall|$client -t 4"
+	said client 0 '! .*RDMA_CM_EVENT_REJECTED, status 28: consumer reject.*' \
+		'status 1'
+	said client 1 '! .*RDMA_CM_EVENT_REJECTED, status 28: consumer reject.*' \
+		'status 1'
+	said client 2 '! waited 4 s for RDMA_CM_EVENT_ESTABLISHED and nothing came.*' \
+		'status 1'
 	# Its card goes on working while the program says nothing.
-	serve "$peers"/badserver --private addr,rkey,size --at established --do stall
-	connect -t 1
-	assert_line 'completed: success'
-	assert_failure 1
-	[[ $stderr == 'waited 1 s for RDMA_CM_EVENT_DISCONNECTED and nothing came'* ]]
+	said client 3 'completed: success' 'status 1' \
+		'! waited 4 s for RDMA_CM_EVENT_DISCONNECTED and nothing came.*'
 }
 
 @test "a client that leaves, dies or says nothing more, at each stage" {
-	local stage deed wanted text
+	local bad="$peers/badclient"
 
-	while read -r stage deed wanted text; do
-		echo "the client at $stage: $deed"
-		serve "$server" -t 3
-		start client other "$peers"/badclient --at "$stage" --do "$deed" \
-			"$ADDR_SERVER"
-		finished "$wanted"
-		[[ $output$stderr =~ $text ]]
-		stop_jobs
-	done <<-'END'
-		request kill 1 waited 3 s for|rdma_accept|rdma_create_qp|waited for RDMA_CM_EVENT_ESTABLISHED, got
-		established kill 0 nothing was written
-		established leave 0 nothing was written
-		established stall 1 waited 3 s for RDMA_CM_EVENT_DISCONNECTED and nothing came
-	END
+	all_at_once server "$server -t 5|$bad --at request --do kill" \
+		"$server|$bad --at established --do kill" \
+		"$server|$bad --at established --do leave" \
+		"$server -t 5|$bad --at established --do stall"
+	said server 0 '! (waited 5 s for|rdma_accept|rdma_create_qp|rdma_get_cm_event: waited for RDMA_CM_EVENT_ESTABLISHED, got).*' \
+		'status 1'
+	said server 1 'nothing was written' 'status 0'
+	said server 2 'nothing was written' 'status 0'
+	said server 3 '! waited 5 s for RDMA_CM_EVENT_DISCONNECTED and nothing came.*' \
+		'status 1'
 }
 
 @test "the server's machine freezes: the client says so within its deadline" {
 	serve "$server" -t 3
 	freeze server
 	connect -t 2
-	lab/lab thaw server
+	thaw
 	assert_failure 1
 	[[ $stderr == *'waited 2 s for RDMA_CM_EVENT_'*' and nothing came'* ||
 		$stderr == *'RDMA_CM_EVENT_ADDR_ERROR'* ]]
@@ -270,48 +236,38 @@ refused() {
 }
 
 @test "the client's machine freezes: the server says so within its deadline" {
-	serve "$server" -t 3
+	serve "$server" -t 5
 	start client other "$peers"/badclient --at established --do stall \
 		"$ADDR_SERVER"
 	wait_line other '^stalling'
 	freeze client
 	finish peer
-	lab/lab thaw client
+	thaw
 	assert_equal "$status" 1
-	[[ $stderr == 'waited 3 s for RDMA_CM_EVENT_DISCONNECTED and nothing came'* ]]
+	[[ $stderr == 'waited 5 s for RDMA_CM_EVENT_DISCONNECTED and nothing came'* ]]
 }
 
 @test "Ctrl-C and SIGTERM end both sides at each of their waits" {
-	serve "$server"
-	signal_job peer INT
-	finished 1
-	assert_equal "$stderr" 'stopped by Interrupt'
+	local bad="$peers/badserver"
 
-	serve "$server"
-	start client other "$peers"/badclient --at established --do stall \
-		"$ADDR_SERVER"
-	wait_line other '^stalling'
-	wait_line peer '^pinned'
-	signal_job peer TERM
-	signal_job other TERM
-	finished 1
-	[[ $stderr == 'stopped by Terminated'* ]]
-	finish other
-
-	serve "$peers"/badserver --at request --do stall
-	start client me "$client" "$ADDR_SERVER"
-	wait_line peer '^stalling'
-	signal_job me INT
-	finish me
-	assert_equal "$status $stderr" '1 stopped by Interrupt'
-	stop_jobs
-
-	serve "$peers"/badserver --private addr,rkey,size --at established --do stall
-	start client me "$client" "$ADDR_SERVER"
-	wait_line me '^completed: success'
-	signal_job me INT
-	finish me
-	assert_equal "$status $stderr" '1 stopped by Interrupt'
+	begin_cases at_once "$server -t 50|true" \
+		"$server -t 50|$peers/badclient --at established --do stall" \
+		"$bad --at request --do stall|$client -t 50" \
+		"$bad --private addr,rkey,size --at established --do stall|$client -t 50"
+	wait_case server 0 'listening'
+	wait_case client 1 'stalling'
+	wait_case server 1 'pinned'
+	wait_case server 2 'stalling'
+	wait_case client 3 'completed: success'
+	signal_cases client INT 2 3
+	signal_cases server INT 0
+	signal_cases server TERM
+	signal_cases client TERM
+	finish_cases
+	erred server 0 'stopped by Interrupt'
+	said server 1 '! stopped by Terminated' 'status 1'
+	erred client 2 'stopped by Interrupt'
+	erred client 3 'stopped by Interrupt'
 }
 
 @test "what is asked wrongly is answered with the usage, and nothing starts" {
