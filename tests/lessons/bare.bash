@@ -1,36 +1,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# What the tests of lessons 00, 01 and 02 share: nodes whose device is missing
-# or not to be opened, and a look at how long something took.
-
-# as_nobody NODE CMD...: on a node, as a user who is not root.
-as_nobody() {
-	local node=$1
-
-	shift
-	on "$node" setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
-}
-
-# restore NODE: its device as the lab made it. Cheap when nothing is missing.
-restore() {
-	LIMIT=20 on "$1" sh -c '
-		if ! [ -e /dev/infiniband/uverbs0 ] && [ -e /tmp/uverbs0 ]; then
-			mv /tmp/uverbs0 /dev/infiniband/uverbs0
-		fi
-		[ -e /sys/class/infiniband/rxe0 ] ||
-			rdma link add rxe0 type rxe netdev link0
-		chmod 666 /dev/infiniband/*'
-}
-
-# timed CMD...: `run --separate-stderr`, and the milliseconds in $took.
-# shellcheck disable=SC2034 # for the test
-timed() {
-	local before=${EPOCHREALTIME//[!0-9]/}
-
-	run --separate-stderr "$@"
-	took=$(((${EPOCHREALTIME//[!0-9]/} - before) / 1000))
-}
+# What the tests of lessons 00 to 04 share: the numbered steps, and what is asked
+# wrongly.
 
 # steps FILE|-: the numbers that the lines of a story begin with, in a row.
 steps() {
