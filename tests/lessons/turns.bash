@@ -234,7 +234,7 @@ wait_case() {
 			grep "^$2 " "$BATS_TEST_TMPDIR"/cases.* || true
 			return 1
 		fi
-		sleep 0.05
+		sleep 0.1
 	done
 }
 
