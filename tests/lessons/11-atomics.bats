@@ -33,19 +33,24 @@ teardown() {
 	assert_line 'server | exactly what 4 clients have counted'
 }
 
-@test "the pair runs in every build, over IPv4 and IPv6" {
-	BIN=build/asan-O0 IPV=6 pair 11 -c 2 -n 5
-	BIN=build/asan-O2 pair 11 -c 2 -n 5
-}
+@test "one, two and eight processes, in every build, over IPv6 too: the totals are exact" {
+	local o2=build/asan-O2/11-atomics
 
-@test "one, two and eight processes: the totals are exact" {
-	turns "$plain" '|-c 1 -n 50' '|-c 2 -n 20' '-t 30|-t 30 -c 8 -n 8'
+	one_by_one "$plain/server|$plain/client -c 1 -n 50" \
+		"$plain/server|$plain/client -c 2 -n 20" \
+		"$plain/server -t 30|$plain/client -t 30 -c 8 -n 8" \
+		"$asan/server|$asan/client -c 2 -n 5|$ADDR6_SERVER" \
+		"$o2/server|$o2/client -c 2 -n 5"
 	said server 0 'the counter is 50, the sum 50, the lock 0' 'status 0'
 	said server 1 'the counter is 40, the sum 40, the lock 0' 'status 0'
 	said server 2 'the counter is 64, the sum 64, the lock 0' 'status 0'
+	said server 3 'the counter is 10, the sum 10, the lock 0' 'status 0'
+	said server 4 'the counter is 10, the sum 10, the lock 0' 'status 0'
 	said client 0 '50 tickets were drawn, none of them twice' 'status 0'
 	said client 1 '40 tickets were drawn, none of them twice' 'status 0'
 	said client 2 '64 tickets were drawn, none of them twice' 'status 0'
+	said client 3 '10 tickets were drawn, none of them twice' 'status 0'
+	said client 4 '10 tickets were drawn, none of them twice' 'status 0'
 }
 
 @test "two clients that were started apart share the numbers" {
@@ -130,41 +135,26 @@ teardown() {
 }
 
 @test "private data that is no region, and a server that grants no atomics" {
-	local spec wanted
-
-	while read -r spec wanted; do
-		serve "$peers"/badserver --depth 1 --private "$spec"
-		connect -c 1
-		assert_failure 1
-		[[ $stderr == *"$wanted"* ]]
-		stop_jobs
-	done <<-'END'
-		zero:16 the peer's private data is no memory region (address 0x0, size 0)
-		addr,rkey,u32:16 the server offers 16 bytes, and 1 atomics at a time: is it the server of this lesson?
-	END
-	serve "$peers"/badserver --private addr,rkey,size
-	connect -c 1
-	assert_failure 1
-	[[ $stderr == *'the server offers 4096 bytes, and 0 atomics at a time'* ]]
+	all_at_once client "$peers/badserver --depth 1 --private zero:16|$client -c 1" \
+		"$peers/badserver --depth 1 --private addr,rkey,u32:16|$client -c 1" \
+		"$peers/badserver --private addr,rkey,size|$client -c 1"
+	said client 0 "! .*the peer's private data is no memory region \(address 0x0, size 0\).*" 'status 1'
+	said client 1 '! .*the server offers 16 bytes, and 1 atomics at a time: is it the server of this lesson\?.*' 'status 1'
+	said client 2 '! .*the server offers 4096 bytes, and 0 atomics at a time.*' 'status 1'
 }
 
 @test "nobody comes, nobody leaves, and Ctrl-C" {
-	serve "$server" -t 1
-	finished 1
-	assert_equal "$stderr" 'waited 1 s: 0 clients have come, 0 have left'
-
-	serve "$server" -t 6
-	start client other "$peers"/badclient --depth 1 \
-		--private hex:4c4553534f4e31310000000100000001 --at established --do stall \
-		"$ADDR_SERVER"
-	finished 1
-	assert_equal "$stderr" 'waited 6 s: 1 clients have come, 0 have left'
-	stop_jobs
-
-	serve "$server"
-	signal_job peer INT
-	finished 1
-	assert_equal "$stderr" 'stopped by Interrupt'
+	begin_cases at_once "$server -t 1|true" \
+		"$server -t 6|$peers/badclient --depth 1 --private hex:4c4553534f4e31310000000100000001 --at established --do stall" \
+		"$server|true"
+	wait_case server 2 'listening on '
+	signal_cases server INT 2
+	wait_case server 1 '! '
+	signal_cases client TERM 1
+	finish_cases
+	erred server 0 'waited 1 s: 0 clients have come, 0 have left'
+	erred server 1 'waited 6 s: 1 clients have come, 0 have left'
+	erred server 2 'stopped by Interrupt'
 }
 
 @test "what is asked wrongly is answered with the usage, and nothing starts" {

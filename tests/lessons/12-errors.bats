@@ -5,6 +5,7 @@
 # shellcheck disable=SC2086 # the programs are words without blanks
 
 load ../helpers
+load turns
 
 setup_file() {
 	build asan-O0/12-errors gcc-O2/12-errors gcc-O2/06-memory \
@@ -18,17 +19,13 @@ setup() {
 }
 
 teardown() {
-	[ -z "${frozen:-}" ] || lab/lab thaw "$frozen"
+	undo
 	assert_nothing_left
 }
 
 serve() {
 	start server server "$@"
 	wait_line server '^listening on '
-}
-
-connect() {
-	run --separate-stderr on client "$@" "$ADDR_SERVER"
 }
 
 # The names of those that --show all shows.
@@ -68,34 +65,42 @@ names() {
 	serve $asan/server
 	start client client $asan/client --show frozen "$ADDR_SERVER"
 	wait_line client '^frozen: now lab/lab freeze server'
-	frozen=server
-	lab/lab freeze server
+	freeze server
 	wait_line client '^  seen:  12 RETRY_EXC_ERR, QP ERR, after '
-	lab/lab thaw server
-	frozen=''
+	thaw
 	finish client
 	assert_equal "$status" 0
 	finish server
 	assert_equal "$status" 0
 }
 
-@test "who is none of this lesson is refused, and the next one served" {
-	local spec
-
+@test "who is none of this lesson is refused, one that goes is let go, and the next one served" {
 	serve $asan/server
-	for spec in zero:56 rubbish:56 text:LESSON12 hex:4c4553534f4e31 \
-		text:LESSON12,u32:7,text:rnr text:LESSON12,u32:0,rubbish:20; do
-		connect $badclient --private "$spec"
-		assert_failure 1
-		[[ $stderr == *"RDMA_CM_EVENT_REJECTED, status 28"* ]]
-	done
-	# One that knows how to ask, for what there is not.
-	connect $badclient --private text:LESSON12,u32:0,text:whatever,zero:12
-	[[ $stderr == *"RDMA_CM_EVENT_REJECTED, status 28"* ]]
-	connect build/gcc-O2/06-memory/client
-	[[ $stderr == *"RDMA_CM_EVENT_REJECTED, status 28"* ]]
-	connect $asan/client --show bad-rkey
-	assert_success
+	run on client sh -c '
+		bad=$0 client=$1 address=$2
+		try() {
+			echo "== $*"
+			"$@" "$address" 2>&1
+			echo "status $?"
+		}
+		for spec in zero:56 rubbish:56 text:LESSON12 hex:4c4553534f4e31 \
+			text:LESSON12,u32:7,text:rnr text:LESSON12,u32:0,rubbish:20; do
+			try "$bad" --private "$spec"
+		done
+		# One that knows how to ask, for what there is not.
+		try "$bad" --private text:LESSON12,u32:0,text:whatever,zero:12
+		try build/gcc-O2/06-memory/client
+		echo "== all were refused"
+		# It asks for rnr, and is killed where it should provoke it.
+		try "$bad" --private text:LESSON12,u32:0,text:rnr,zero:17 \
+			--at established --do kill
+		try "$client" --show bad-rkey --show rnr' \
+		$badclient $asan/client "$ADDR_SERVER"
+	refused=${output%%'== all were refused'*}
+	[ "$(grep -c 'RDMA_CM_EVENT_REJECTED, status 28' <<<"$refused")" = 8 ]
+	[ "$(grep -c '^status 1$' <<<"$refused")" = 8 ]
+	assert_line 'status 137'
+	assert_equal "${lines[-1]}" 'status 0'
 	finish server
 	assert_equal "$status" 0
 	[ "$(grep -c '^a client that is none of this lesson was refused$' \
@@ -104,32 +109,18 @@ names() {
 		<<<"$stderr")" = 2 ]
 }
 
-@test "a client that connects and goes, and Ctrl-C, end well" {
-	serve $asan/server
-	# It asks for rnr, and is killed where it should provoke it.
-	connect $badclient --private text:LESSON12,u32:0,text:rnr,zero:17 \
-		--at established --do kill
-	connect $asan/client --show rnr
-	assert_success
-	finish server
-	assert_equal "$status" 0
-
-	serve $asan/server
-	signal_job server INT
-	finish server
-	assert_equal "$status" 1
-	[[ $stderr == "stopped by Interrupt"* ]]
-}
-
-@test "a server of another lesson lends nothing, or is not there" {
-	serve build/peers/badserver --private zero:32
-	connect $asan/client --show rnr
-	assert_failure 1
-	[[ $stderr == *"the peer's private data is no memory region (address 0x0, size 0): is it the server of this lesson?"* ]]
-	stop_jobs
-	connect $asan/client --show rnr -t 2
-	assert_failure 1
-	[[ $stderr == *"RDMA_CM_EVENT_REJECTED, status 8"* ]]
+@test "a server of another lesson lends nothing, or is not there; and Ctrl-C" {
+	begin_cases at_once "$asan/server|true" \
+		"build/peers/badserver --private zero:32|$asan/client --show rnr" \
+		"echo listening on nothing|$asan/client --show rnr -t 2"
+	wait_case server 0 'listening on '
+	signal_cases server INT 0
+	wait_case client 1 '! '
+	signal_cases server TERM 1
+	finish_cases
+	said server 0 '! stopped by Interrupt.*' 'status 1'
+	said client 1 "! .*the peer's private data is no memory region \(address 0x0, size 0\): is it the server of this lesson\?.*" 'status 1'
+	said client 2 '! .*RDMA_CM_EVENT_REJECTED, status 8.*' 'status 1'
 }
 
 @test "the list, the table, and bad arguments, without a device" {

@@ -5,6 +5,7 @@
 # shellcheck disable=SC2086 # the programs are words without blanks
 
 load ../helpers
+load turns
 
 asan=build/asan-O0/17-no-cm
 
@@ -14,6 +15,7 @@ setup_file() {
 }
 
 teardown() {
+	undo
 	assert_nothing_left
 }
 
@@ -23,7 +25,7 @@ serve() {
 }
 
 client() {
-	run --separate-stderr on client $asan/client "$@" "$ADDR_SERVER"
+	run --separate-stderr on client $asan/client "$ADDR_SERVER"
 }
 
 @test "the pair runs, as make run shows it" {
@@ -37,63 +39,47 @@ client() {
 }
 
 @test "every build does it, and IPv6 does; long texts arrive" {
-	local variant text
+	local variant cases=() text
 
 	for variant in asan-O2 gcc-O2; do
-		BIN=build/$variant run pair 17 -m $variant
-		assert_success
-		assert_line "server | buffer: $variant"
+		variant=build/$variant/17-no-cm
+		cases+=("$variant/server|$variant/client -m $variant")
 	done
-	IPV=6 BIN=build/asan-O0 run pair 17
-	assert_success
-	assert_line --regexp '^client \| device rxe0 port 1, GID [0-9]+: fd10::2, MTU 1024$'
-	assert_line 'server | buffer: Hello, by hand'
 	text=$(printf 'x%.0s' {1..5000})
-	serve
-	client -m "$text"
-	assert_success
-	finish server
-	assert_equal "$status" 0
-	assert_line "buffer: $text"
+	one_by_one "${cases[@]}" "$asan/server|$asan/client|$ADDR6_SERVER" \
+		"$asan/server|$asan/client -m $text"
+	said server 0 'buffer: build/asan-O2/17-no-cm' 'status 0'
+	said client 0 'status 0'
+	said server 1 'buffer: build/gcc-O2/17-no-cm' 'status 0'
+	said client 1 'status 0'
+	said client 2 'device rxe0 port 1, GID [0-9]+: fd10::2, MTU 1024' 'status 0'
+	said server 2 'buffer: Hello, by hand' 'status 0'
+	said client 3 'status 0'
+	said server 3 "buffer: $text" 'status 0'
 }
 
 @test "a wrong attribute: the state, the GRH, the number, the PSN, the rights" {
-	local wrong
+	local n state
 
-	for wrong in rtr:RTS grh:RTR; do
-		serve
-		client --wrong ${wrong%:*}
-		assert_failure 1
-		assert_equal "$stderr" "ibv_modify_qp to ${wrong#*:}: Invalid argument: an attribute is missing or wrong, or the QP is not in the state before"
-		finish server
-		assert_equal "$status" 1
-		[[ $stderr == 'the peer has closed the TCP connection in the middle of the exchange' ]]
+	all_at_once client "$asan/server|$asan/client --wrong rtr" \
+		"$asan/server|$asan/client --wrong grh" \
+		"$asan/server|$asan/client --wrong qpn" \
+		"$asan/server --wrong psn|$asan/client" \
+		"$asan/server --wrong access|$asan/client"
+	for state in 0:RTS 1:RTR; do
+		n=${state%:*}
+		erred client "$n" "ibv_modify_qp to ${state#*:}: Invalid argument: an attribute is missing or wrong, or the QP is not in the state before"
+		erred server "$n" 'the peer has closed the TCP connection in the middle of the exchange'
 	done
-
-	serve
-	client --wrong qpn
-	assert_failure 1
-	[[ $stderr == 'completion of the RDMA WRITE '*', status 12, '* ]]
-	finish server
-	assert_equal "$status" 1
-	assert_equal "$stderr" 'the client has gone, and the doorbell has not rung'
-
-	serve --wrong psn
-	client
-	assert_failure 1
-	[[ $stderr == 'completion of the RDMA WRITE '*', status 12, '* ]]
-	finish server
+	said client 2 '! completion of the RDMA WRITE .*, status 12, .*' 'status 1'
+	erred server 2 'the client has gone, and the doorbell has not rung'
+	said client 3 '! completion of the RDMA WRITE .*, status 12, .*' 'status 1'
+	said client 4 '! completion of the RDMA WRITE .*, status 9, .*' 'status 1'
 
 	# One answer, and then none.
 	SERVER_ARGS="--wrong psn" run tools/wire/wire 17
 	assert_equal "$(grep -c "NAK --.*PSN sequence error" <<<"$output")" 1
 	refute_output --partial "Acknowledge --"
-
-	serve --wrong access
-	client
-	assert_failure 1
-	[[ $stderr == 'completion of the RDMA WRITE '*', status 9, '* ]]
-	finish server
 }
 
 @test "addresses without a device, nobody there, and other peers" {
@@ -131,16 +117,12 @@ client() {
 }
 
 @test "a client that stops, and Ctrl-C" {
-	serve -t 3
-	finish server
-	assert_equal "$status" 1
-	assert_equal "$stderr" 'waited 3 s for a client and nothing came'
-
-	serve
-	signal_job server INT
-	finish server
-	assert_equal "$status" 1
-	assert_equal "$stderr" 'stopped by Interrupt'
+	begin_cases at_once "$asan/server -t 3|true" "$asan/server|true"
+	wait_case server 1 'listening on '
+	signal_cases server INT 1
+	finish_cases
+	erred server 0 'waited 3 s for a client and nothing came'
+	erred server 1 'stopped by Interrupt'
 }
 
 @test "bad arguments are named, with the usage and status 2" {

@@ -5,6 +5,7 @@
 # shellcheck disable=SC2086 # the programs are words without blanks
 
 load ../helpers
+load turns
 
 asan=build/asan-O0/18-datagrams
 group=239.10.10.18
@@ -14,7 +15,7 @@ setup_file() {
 }
 
 teardown() {
-	[ -z "${impaired:-}" ] || lab/lab impair clear
+	undo
 	assert_nothing_left
 }
 
@@ -38,27 +39,17 @@ client() {
 }
 
 @test "every build says the same, and IPv6 does" {
-	local variant
+	local n o2=build/asan-O2/18-datagrams plain=build/gcc-O2/18-datagrams
 
-	for variant in asan-O2 gcc-O2; do
-		BIN=build/$variant run pair 18 -n 3 -s 16
-		assert_success
-		assert_line 'client | the server has 3 of 3: 0 lost, 0 came twice'
+	one_by_one "$o2/server|$o2/client -n 3 -s 16" \
+		"$plain/server|$plain/client -n 3 -s 16" \
+		"$asan/server|$asan/client -s 1024|$ADDR6_SERVER"
+	for n in 0 1; do
+		said client $n 'the server has 3 of 3: 0 lost, 0 came twice' 'status 0'
+		said server $n 'status 0'
 	done
-	IPV=6 BIN=build/asan-O0 run pair 18 -s 1024
-	assert_success
-	assert_line 'client | the server has 10 of 10: 0 lost, 0 came twice'
-	assert_line --regexp '^server \| the first datagram: 1064 bytes, .* of fd10::2$'
-}
-
-@test "what is larger than a packet is not sent" {
-	serve -t 3
-	client -s 1025
-	assert_failure 1
-	assert_equal "$stderr" "a datagram of 1025 bytes does not fit into one packet: the port's active_mtu is 1024"
-	finish server
-	assert_equal "$status" 1
-	[[ $stderr == "waited 3 s for RDMA_CM_EVENT_CONNECT_REQUEST"* ]]
+	said client 2 'the server has 10 of 10: 0 lost, 0 came twice' 'status 0'
+	said server 2 'the first datagram: 1064 bytes, .* of fd10::2' 'status 0'
 }
 
 @test "datagrams without a receive are lost, and every SEND is a good one" {
@@ -80,16 +71,15 @@ client() {
 }
 
 @test "on a bad wire losses are counted, and questions asked again" {
-	impaired=1
 	# A tenth, so that the connection manager gets its own messages through.
-	lab/lab impair loss 10%
+	impair loss 10%
 	serve -t 30
 	client -t 30 -n 300
 	assert_success
 	assert_line --regexp '^the server has [0-9]+ of 300: [1-9][0-9]* lost, 0 came twice$'
 	finish server
 	assert_equal "$status" 0
-	lab/lab impair duplicate 50%
+	impair duplicate 50%
 	# Room for each of them twice: what is lost here nobody has thrown away.
 	serve -r 200
 	client -n 100
@@ -99,43 +89,36 @@ client() {
 }
 
 @test "a group: the server has them, and so has the sender" {
-	serve -g $group
-	client -g $group
-	assert_success
-	assert_line --regexp "^joined $group: QP number 0xffffff$"
-	assert_line 'the server has 10 of 10: 0 lost, 0 came twice'
-	assert_line 'and we have had 10 of them ourselves'
-	finish server
-	assert_equal "$status" 0
+	one_by_one "$asan/server -g $group|$asan/client -g $group" \
+		"$asan/server|$asan/client -g $group"
+	said client 0 "joined $group: QP number 0xffffff" \
+		'the server has 10 of 10: 0 lost, 0 came twice' \
+		'and we have had 10 of them ourselves' 'status 0'
+	said server 0 'status 0'
 	# Who is no member hears nothing.
-	serve
-	client -g $group
-	assert_success
-	assert_line 'the server has 0 of 10: 10 lost, 0 came twice'
-	finish server
+	said client 1 'the server has 0 of 10: 10 lost, 0 came twice' 'status 0'
 }
 
-@test "nobody is there, nobody answers, and nobody comes" {
-	client -t 2
-	assert_failure 1
-	assert_equal "$stderr" "RDMA_CM_EVENT_UNREACHABLE, status 1: nobody listens on that port; start the server first, and compare the two -p"
+@test "too long for a packet, nobody is there, nobody answers, and nobody comes" {
+	local active_mtu="the port's active_mtu is 1024"
 
+	begin_cases at_once "$asan/server -t 3|$asan/client -s 1025" \
+		"echo listening on nothing|$asan/client -t 2" \
+		"$asan/server|$asan/client -n 1000000"
 	# The server dies when it has told its number: nothing says so.
-	start server server $asan/server
-	wait_line server '^listening on '
-	start client client $asan/client -t 3 -n 1000000 "$ADDR_SERVER"
-	wait_line client '^found: '
-	signal_job server KILL
-	signal_job client INT
-	finish client
-	assert_equal "$status" 1
-	[[ $stderr == "stopped by Interrupt" ]]
+	wait_case client 2 'found: '
+	signal_cases server KILL 2
+	signal_cases client INT 2
+	finish_cases
+	erred client 0 "a datagram of 1025 bytes does not fit into one packet: $active_mtu"
+	said server 0 '! waited 3 s for RDMA_CM_EVENT_CONNECT_REQUEST.*' 'status 1'
+	erred client 1 "RDMA_CM_EVENT_UNREACHABLE, status 1: nobody listens on that port; start the server first, and compare the two -p"
+	erred client 2 'stopped by Interrupt'
 
 	serve
-	wait_line server '^listening on '
-	lab/lab freeze server
+	freeze server
 	client -t 2
-	lab/lab thaw server
+	thaw
 	assert_failure 1
 	[[ $stderr == *"waited 2 s for the server's queue pair and nothing came"* ||
 		$stderr == *RDMA_CM_EVENT_* ]]
