@@ -11,7 +11,7 @@ export BATS_TEST_TIMEOUT=180
 
 setup_file() {
 	build asan-O0/13-throughput gcc-O2/13-throughput clang-O0/13-throughput \
-		asan-O0/08-write-doorbell build/peers/badclient build/peers/badserver
+		gcc-O2/08-write-doorbell build/peers/badclient build/peers/badserver
 }
 
 setup() {
@@ -89,23 +89,33 @@ counted() {
 }
 
 @test "messages of 8 bytes to a megabyte are right, one way and there and back" {
-	local op size words=() n=0
+	local op size count words=() n=0
 
+	# Every slot of the memory is used twice at the least.
 	for op in write send; do
 		for size in 8 1016 1024 1032 65536 1048576; do
-			words+=("|--op $op -n 10 -s $size --window 4 --signal 2 --batch 2")
-			words+=("|--op $op -n 4 -s $size --latency --window 2")
+			count=$((size < 1048576 ? 10 : 5))
+			words+=("|--op $op -n $count -s $size --window 4 --signal 2 --batch 2")
 		done
+	done
+	for size in 8 1024 1048576; do
+		words+=("|--op write -n 3 -s $size --latency --window 2")
+	done
+	for size in 1016 1032 65536; do
+		words+=("|--op send -n 4 -s $size --latency --window 2")
 	done
 	turns "$plain" "${words[@]}"
 	for op in 'RDMA WRITE' SEND; do
 		for size in 8 1016 1024 1032 65536 1048576; do
 			said client $n 'status 0'
-			said server $n "10 messages of $size bytes by $op: every one is right" 'status 0'
-			said client $((n + 1)) 'status 0'
-			said server $((n + 1)) "4 messages of $size bytes by $op, there and back: every one is right" 'status 0'
-			n=$((n + 2))
+			said server $n "(5|10) messages of $size bytes by $op: every one is right" 'status 0'
+			n=$((n + 1))
 		done
+	done
+	for size in 8 1024 1048576 1016 1032 65536; do
+		said client $n 'status 0'
+		said server $n "[34] messages of $size bytes by (RDMA WRITE|SEND), there and back: every one is right" 'status 0'
+		n=$((n + 1))
 	done
 }
 
@@ -122,109 +132,73 @@ counted() {
 
 # ---- what can go wrong, as the README says --------------------------------
 
-@test "who is not of this lesson is found out" {
-	serve "$server"
-	run --separate-stderr on client build/asan-O0/08-write-doorbell/client "$ADDR_SERVER"
-	assert_failure 1
-	finished 1
-	assert_equal "$stderr" "the client's private data does not begin with LESSON13: is it the client of this lesson?"
-
-	serve "$badserver" --private addr,rkey,size --memory 4096 --at established --do stall
-	connect -t 2 --window 128
-	assert_failure 1
-	[[ $stderr == "the peer lends 4096 bytes, and 128 messages of 64 bytes do not fit there"* ]]
-	stop_jobs
-
-	serve "$badserver" --private zero:16 --at established --do stall
-	connect -t 2 -n 10 --window 8
-	assert_failure 1
-	[[ $stderr == "the peer's private data is no memory region"* ]]
-	stop_jobs
-}
-
-@test "a plan that is not within the limits is refused" {
-	local plan
+@test "who is not of this lesson, or plans beyond the limits, is found out" {
+	local n offer="$badserver --at established --do stall --private"
 
 	# op, latency, more, size, count, window, signal, inline
-	for plan in u32:9,u32:0,u32:0,u32:64,u32:10,u32:8,u32:1,u32:0 \
-		u32:1,u32:0,u32:0,u32:63,u32:10,u32:8,u32:1,u32:0 \
-		u32:3,u32:0,u32:0,u32:4294967288,u32:10,u32:8,u32:1,u32:0 \
-		u32:3,u32:0,u32:0,u32:1048576,u32:10,u32:1024,u32:1,u32:0; do
-		serve "$server"
-		run on client "$badclient" --private "text:LESSON13,$plan" "$ADDR_SERVER"
-		finished 1
-		[[ $stderr == "the client asks for "*"that is not within our limits" ]]
+	begin_cases at_once "$server|build/gcc-O2/08-write-doorbell/client" \
+		"$server|$badclient --private text:LESSON13,u32:9,u32:0,u32:0,u32:64,u32:10,u32:8,u32:1,u32:0" \
+		"$server|$badclient --private text:LESSON13,u32:1,u32:0,u32:0,u32:63,u32:10,u32:8,u32:1,u32:0" \
+		"$server|$badclient --private text:LESSON13,u32:3,u32:0,u32:0,u32:4294967288,u32:10,u32:8,u32:1,u32:0" \
+		"$server|$badclient --private text:LESSON13,u32:3,u32:0,u32:0,u32:1048576,u32:10,u32:1024,u32:1,u32:0" \
+		"$offer addr,rkey,size --memory 4096|$client --window 128" \
+		"$offer zero:16|$client -n 10 --window 8"
+	wait_case client 5 '! '
+	wait_case client 6 '! '
+	signal_cases server TERM 5 6
+	finish_cases
+	erred server 0 "the client's private data does not begin with LESSON13: is it the client of this lesson?"
+	said client 0 'status 1'
+	for n in 1 2 3 4; do
+		said server $n '! the client asks for .*: that is not within our limits' 'status 1'
 	done
+	said client 5 '! the peer lends 4096 bytes, and 128 messages of 64 bytes do not fit there.*' 'status 1'
+	said client 6 "! the peer's private data is no memory region.*" 'status 1'
 }
 
-@test "a side that is killed ends the other" {
-	serve "$server"
-	start client client "$client" -n 10000000 --window 64 --signal 16 "$ADDR_SERVER"
-	wait_line client '^connected'
-	signal_job peer KILL
-	finish client
-	assert_equal "$status" 1
-	[[ $stderr =~ ^"the peer disconnected: "[0-9]+" of 10000000 messages are done" ||
-		$stderr == *"status "* ]]
-	stop_jobs
+@test "a side that is killed, or told to stop, ends the other" {
+	local n many='-n 10000000 --wait event' when=tests/lessons/when
 
-	serve "$server"
-	start client client "$client" --op send -n 10000000 --window 64 --signal 16 \
-		--wait event "$ADDR_SERVER"
-	wait_line client '^connected'
-	signal_job client KILL
-	finished 1
-	[[ $stderr == "the peer disconnected: "* || $stderr == *"status "* ]]
-	stop_jobs
-
-	serve "$server"
-	start client client "$client" -n 10000000 --window 64 --signal 16 "$ADDR_SERVER"
-	wait_line client '^connected'
-	signal_job client KILL
-	finished 1
-	[[ $stderr =~ ^"slot 0 has message "[0-9]+", and should have 9999937" ]]
+	# One at a time leaves the nodes the time to hear of a signal.
+	begin_cases at_once "$plain/server|$client $many --window 1" \
+		"$server|$client $many --window 1" \
+		"$server|$when KILL connected $plain/client --op send $many --window 64 --signal 16" \
+		"$server|$when KILL connected $plain/client $many --window 64 --signal 16" \
+		"$server|$when INT connected $client --op send $many --window 64 --signal 16"
+	wait_case client 0 connected
+	wait_case client 1 connected
+	signal_cases server KILL 0
+	signal_cases server TERM 1
+	finish_cases
+	said client 0 '! (the peer disconnected: [0-9]+ of 10000000 messages are done.*|.*status .*)' 'status 1'
+	erred server 1 'stopped by Terminated'
+	said client 1 'status 1'
+	said server 2 '! (the peer disconnected: .*|.*status .*)' 'status 1'
+	said server 3 '! slot 0 has message [0-9]+, and should have 9999937.*' 'status 1'
+	erred client 4 'stopped by Interrupt'
+	said server 4 '! .*(the peer disconnected: |status 5).*' 'status 1'
 }
 
+# A node freezes on which one connection has its client, another its server.
 @test "a machine that freezes ends the other side" {
-	serve "$server"
-	start client client "$client" -t 5 -n 10000000 --window 64 --wait event "$ADDR_SERVER"
-	wait_line client '^connected'
-	freeze server
-	finish client
-	undo
+	local many='-n 10000000 --window 64 --wait event'
+
+	start client peer "$plain/server"
+	wait_line peer '^listening on '
+	# shellcheck disable=SC2086 # several arguments
+	start server me "$client" -t 5 $many "$ADDR_CLIENT"
+	begin_cases at_once "$server -t 4|$plain/client $many"
+	wait_line me '^connected'
+	wait_case client 0 connected
+	freeze client
+	wait_case server 0 '! waited '
+	thaw
+	signal_cases client KILL
+	finish me
 	assert_equal "$status" 1
 	[[ $stderr == *"status 12, "* || $stderr == "waited 5 s and nothing came"* ]]
-	stop_jobs
-
-	serve "$server" -t 6
-	start client client "$client" -n 10000000 --window 64 "$ADDR_SERVER"
-	wait_line client '^connected'
-	freeze client
-	finished 1
-	undo
-	[[ $stderr == "waited 6 s and nothing was written after message "*": is the client alive?"* ]]
-	stop_jobs
-}
-
-@test "Ctrl-C ends either side, and the peer with it" {
-	serve "$server"
-	start client client "$client" --op send -n 10000000 --window 64 --signal 16 "$ADDR_SERVER"
-	wait_line client '^connected'
-	signal_job client INT
-	finish client
-	assert_equal "$status" 1
-	assert_equal "$stderr" "stopped by Interrupt"
-	finished 1
-	[[ $stderr == *"the peer disconnected: "* || $stderr == *"status 5"* ]]
-
-	serve "$server"
-	start client client "$client" -n 10000000 --window 64 "$ADDR_SERVER"
-	wait_line client '^connected'
-	signal_job peer TERM
-	finished 1
-	assert_equal "$stderr" "stopped by Terminated"
-	finish client
-	assert_equal "$status" 1
+	finish_cases
+	said server 0 '! waited 4 s and nothing was written after message [0-9]+: is the client alive\?' 'status 1'
 }
 
 @test "bad arguments are named, with the usage and status 2" {

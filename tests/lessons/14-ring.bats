@@ -10,7 +10,7 @@ export BATS_TEST_TIMEOUT=180
 
 setup_file() {
 	build asan-O0/14-ring gcc-O2/14-ring clang-O0/14-ring \
-		asan-O0/08-write-doorbell \
+		gcc-O2/08-write-doorbell \
 		build/peers/badserver build/peers/badring
 }
 
@@ -20,6 +20,8 @@ setup() {
 	plain=build/gcc-O2/14-ring
 	badserver=build/peers/badserver
 	badring=build/peers/badring
+	# A stream without an end that leaves the nodes the time to hear of a signal.
+	few='-n 10000000 -r 256 -m 112 --batch 1'
 }
 
 teardown() {
@@ -36,23 +38,25 @@ teardown() {
 }
 
 @test "every size of ring, of message and of batch, by ring and by SEND, over IPv6 too" {
-	local n op
+	local n op build=build/asan-O0/14-ring cases=()
 
 	for op in ring send; do
-		turns build/asan-O0/14-ring "|--op $op -n 100 -r 256 -m 112" \
-			"|--op $op -n 100 -r 272 -m 0 --batch 1" \
-			"|--op $op -n 300 -r 1040 -m 400 --batch 1000"
-		for n in 0 1 2; do
-			said client $n '.* messages/s, .*' 'status 0'
-			said server $n '[13]00 messages, .* every one right and in its turn.*' 'status 0'
+		cases+=("$build/server|$build/client --op $op -n 100 -r 256 -m 112")
+		[ $op = ring ] || build=build/clang-O0/14-ring
+		cases+=("$build/server|$build/client --op $op -n 100 -r 272 -m 0 --batch 1"
+			"$build/server|$build/client --op $op -n 300 -r 1040 -m 400 --batch 1000")
+		build=build/clang-O0/14-ring
+		cases+=("$build/server|$build/client --op $op -n 20 -r 262144 -m 65536 --batch 2"
+			"$build/server|$build/client --op $op -n 1"
+			"$plain/server|$plain/client --op $op -n 50|$ADDR6_SERVER")
+		build=build/asan-O0/14-ring
+	done
+	one_by_one "${cases[@]}"
+	for op in 0 6; do
+		for n in 0:100 1:100 2:300 3:20 4:1 5:50; do
+			said client $((op + ${n%:*})) '.* messages/s, .*' 'status 0'
+			said server $((op + ${n%:*})) "${n#*:} messages, .* every one right and in its turn.*" 'status 0'
 		done
-		turns build/clang-O0/14-ring "|--op $op -n 20 -r 262144 -m 65536 --batch 2" \
-			"|--op $op -n 1"
-		for n in 0 1; do
-			said server $n '(20|1) messages, .* every one right and in its turn.*' 'status 0'
-		done
-		ADDR_SERVER=$ADDR6_SERVER turns "$plain" "|--op $op -n 50"
-		said server 0 '50 messages, .* every one right and in its turn.*' 'status 0'
 	done
 }
 
@@ -73,101 +77,72 @@ teardown() {
 
 # ---- what can go wrong, as the README says --------------------------------
 
-# refuses WORDS REGEX: what the server says to a client that writes WORDS
-refuses() {
-	serve "$server"
-	# shellcheck disable=SC2086 # words without blanks
-	run on client "$badring" $1 "$ADDR_SERVER"
-	finished 1
-	[[ $stderr =~ ^$2 ]] || fail "$1: $stderr"
-}
-
 @test "the server believes nothing that a client has written" {
-	refuses '--tail 20480' 'the tail says 20480, and we have read up to 0 in a ring of 16384$'
-	refuses '--tail 24' 'the tail says 24, and we have read up to 0 in a ring of 16384$'
-	refuses '--tail 32 --length 4096' 'a message of 4096 bytes does not fit in the 32 bytes that are there$'
-	refuses '--tail 32 --length 17' 'a message of 17 bytes does not fit in the 32 bytes that are there$'
-	refuses '--tail 16 --seq 7' 'message 1 was due, of [0-9]+ bytes, and number 7 of 0 bytes came$'
-	refuses '--tail 16384 --length 0xffffffff' 'a message of 4294967295 bytes does not fit'
+	all_at_once server "$server|$badring --tail 20480" \
+		"$server|$badring --tail 24" \
+		"$server|$badring --tail 32 --length 4096" \
+		"$server|$badring --tail 32 --length 17" \
+		"$server|$badring --tail 16 --seq 7" \
+		"$server|$badring --tail 16384 --length 0xffffffff" \
+		"$server|build/gcc-O2/08-write-doorbell/client"
+	said server 0 '! the tail says 20480, and we have read up to 0 in a ring of 16384' 'status 1'
+	said server 1 '! the tail says 24, and we have read up to 0 in a ring of 16384' 'status 1'
+	said server 2 '! a message of 4096 bytes does not fit in the 32 bytes that are there' 'status 1'
+	said server 3 '! a message of 17 bytes does not fit in the 32 bytes that are there' 'status 1'
+	said server 4 '! message 1 was due, of [0-9]+ bytes, and number 7 of 0 bytes came' 'status 1'
+	said server 5 '! a message of 4294967295 bytes does not fit.*' 'status 1'
+	erred server 6 "the client's private data does not begin with LESSON14: is it the client of this lesson?"
 }
 
-@test "nor the client what the server has" {
-	serve "$badring" --head 1048576
-	connect -t 2 -n 10 --batch 100
-	assert_failure 1
-	[[ $stderr == "the server says that it has read up to 1048576, and it was at 0 of "* ]]
-	stop_jobs
-	serve "$badring" --head 8
-	connect -t 2 -n 10
-	assert_failure 1
-	[[ $stderr == "the server says that it has read up to 8, and it was at 0 of "* ]]
-	stop_jobs
-}
+@test "nor the client what the server has, and it overruns no server that does not read" {
+	local read_none
 
-@test "a server that does not read is not overrun" {
-	serve "$badring"
-	connect -n 1000 -t 2
-	assert_failure 1
-	[[ $stderr =~ ^"the server does not go on reading: it has read 0 of "([0-9]+)" bytes" ]]
+	begin_cases at_once "$badring --head 1048576|$client -n 10 --batch 100" \
+		"$badring --head 8|$client -n 10" \
+		"$badring|$client -n 1000 -t 3" \
+		"$badserver --private addr,rkey,size,addr2,rkey2,size2 --at established --do stall|$client"
+	wait_case client 3 '! '
+	signal_cases server TERM 3
+	finish_cases
+	said client 0 '! the server says that it has read up to 1048576, and it was at 0 of .*' 'status 1'
+	said client 1 '! the server says that it has read up to 8, and it was at 0 of .*' 'status 1'
+	said client 3 '! the server lends a ring of .*: is it the server of this lesson\?.*' 'status 1'
+	read_none='the server does not go on reading: it has read 0 of ([0-9]+) bytes'
+	said client 2 "! $read_none.*" 'status 1'
+	[[ ${from_client[2]} =~ $read_none ]]
 	[ "${BASH_REMATCH[1]}" -le 16384 ]
 	[ "${BASH_REMATCH[1]}" -gt 15000 ]
-	stop_jobs
-}
-
-@test "who is not of this lesson is found out" {
-	serve "$server"
-	run on client build/asan-O0/08-write-doorbell/client "$ADDR_SERVER"
-	finished 1
-	assert_equal "$stderr" "the client's private data does not begin with LESSON14: is it the client of this lesson?"
-
-	serve "$badserver" --private addr,rkey,size,addr2,rkey2,size2 --at established --do stall
-	connect -t 2
-	assert_failure 1
-	[[ $stderr == "the server lends a ring of "*": is it the server of this lesson?"* ]]
-	stop_jobs
 }
 
 @test "a side that is killed, or told to stop, ends the other" {
-	serve "$server"
-	start client client "$client" -n 10000000 "$ADDR_SERVER"
-	wait_line client '^connected'
-	signal_job peer KILL
-	finish client
-	assert_equal "$status" 1
-	[[ $stderr == "the server disconnected: it has read "* || $stderr == *"status "* ]]
-	stop_jobs
-
-	serve "$server"
-	start client client "$client" -n 10000000 "$ADDR_SERVER"
-	wait_line client '^connected'
-	signal_job client INT
-	finish client
-	assert_equal "$status" 1
-	assert_equal "$stderr" "stopped by Interrupt"
-	finished 1
-	[[ $stderr == "the client disconnected: "*" of 10000000 messages are here" ||
-		$stderr == *"status "* ]]
+	begin_cases at_once "$plain/server|$client $few" \
+		"$server|tests/lessons/when INT connected $client -n 10000000"
+	wait_case client 0 connected
+	signal_cases server KILL 0
+	finish_cases
+	said client 0 '! (the server disconnected: it has read .*|.*status .*)' 'status 1'
+	erred client 1 'stopped by Interrupt'
+	said server 1 '! (the client disconnected: .* of 10000000 messages are here.*|.*status .*)' 'status 1'
 }
 
+# A node freezes on which one connection has its client, another its server.
 @test "a machine that freezes ends the other side" {
-	serve "$server" -t 6
-	start client client "$client" -n 10000000 "$ADDR_SERVER"
-	wait_line client '^connected'
+	start client peer "$plain/server"
+	wait_line peer '^listening on '
+	# shellcheck disable=SC2086 # several arguments
+	start server me "$client" -t 4 $few "$ADDR_CLIENT"
+	begin_cases at_once "$server -t 4|$plain/client $few"
+	wait_line me '^connected'
+	wait_case client 0 connected
 	freeze client
-	finished 1
-	undo
-	[[ $stderr == "waited 6 s and nothing came: "* || $stderr == *"status 12, "* ]]
-	stop_jobs
-
-	serve "$server"
-	start client client "$client" -t 5 -n 10000000 "$ADDR_SERVER"
-	wait_line client '^connected'
-	freeze server
-	finish client
-	undo
+	wait_case server 0 '! '
+	finish me
 	assert_equal "$status" 1
 	[[ $stderr == *"status 12, "* || $stderr == "the server does not go on reading: "* ]]
-	stop_jobs
+	thaw
+	signal_cases client KILL
+	finish_cases
+	said server 0 '! (waited 4 s and nothing came: .*|.*status 12, .*)' 'status 1'
 }
 
 @test "bad arguments are named, with the usage and status 2" {
