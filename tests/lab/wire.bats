@@ -81,11 +81,13 @@ teardown() {
 	refute_output --partial netem
 }
 
-@test "a frozen node runs nothing, and goes on after thaw" {
+@test "a frozen node runs nothing: a command ends at its time limit, another goes on after thaw" {
 	local before=$SECONDS
 
-	start client job sh -c 'echo before; read -r _; echo after'
-	wait_line job before
+	start client stays sh -c 'echo before; read -r _; echo after'
+	wait_line stays before
+	LIMIT=4 start client limited sh -c 'echo ready; sleep 60'
+	wait_line limited ready
 	lab/lab freeze client
 	lab/lab freeze client
 	run lab/lab exec client true
@@ -94,67 +96,56 @@ teardown() {
 	run lab/lab status
 	assert_failure 1
 	assert_line --partial 'client  frozen'
+	finish limited
+	assert_equal "$status" 124
+	# It did not wait for its command.
+	[ $((SECONDS - before)) -lt 60 ]
 	lab/lab thaw client
 	lab/lab thaw client
-	finish job
+	finish stays
 	assert_equal "$status" 0
 	[[ $output == *after* ]]
-	run on client hostname
-	assert_output client
-	[ $((SECONDS - before)) -lt 60 ]
-}
-
-@test "a command whose node freezes ends at its time limit" {
-	local before
-
-	LIMIT=2 start client job sh -c 'echo ready; sleep 60'
-	wait_line job ready
-	before=$SECONDS
-	lab/lab freeze client
-	finish job
-	assert_equal "$status" 124
-	[ $((SECONDS - before)) -lt 30 ]
-	lab/lab thaw client
 	# Nobody could tell the command to stop.
 	on client pkill -f 'sleep 6[0]' || true
+	run on client hostname
+	assert_output client
 }
 
-@test "nodes that die: who waits is told, the others say so, and up boots them again" {
+@test "nodes that die: who waits is told, the others say so, and up boots what is missing" {
 	local boot
 
-	start server server_job sh -c 'echo ready; exec sleep 50'
 	start client client_job sh -c 'echo ready; exec sleep 50'
-	wait_line server_job ready
 	wait_line client_job ready
+	boot=$(on server cat /proc/sys/kernel/random/boot_id)
 	lab/lab kill client
-	kill -KILL "$(cat "$LAB_DIR/server.pid")"
 	finish client_job
 	assert_equal "$status" 125
 	[[ $stderr == *'lab: client was lost while it ran sh; last lines of its console:'* ]]
-	finish server_job
-	assert_equal "$status" 125
-	[[ $stderr == *'lab: server was lost while it ran sh'*'lab: server| lab: ready'* ]]
-
 	run lab/lab exec client true
 	assert_failure 125
 	assert_output 'lab: client was killed (lab/lab kill): lab/lab up boots it again'
+	run lab/lab status
+	assert_failure 1
+	assert_line 'client  killed'
+	assert_line --partial 'server  up  '
+	lab/lab up
+	assert_equal "$(on server cat /proc/sys/kernel/random/boot_id)" "$boot"
+
+	boot=$(on client cat /proc/sys/kernel/random/boot_id)
+	start server server_job sh -c 'echo ready; exec sleep 50'
+	wait_line server_job ready
+	kill -KILL "$(cat "$LAB_DIR/server.pid")"
+	finish server_job
+	assert_equal "$status" 125
+	[[ $stderr == *'lab: server was lost while it ran sh'*'lab: server| lab: ready'* ]]
 	run lab/lab exec server true
 	assert_failure 125
 	assert_line 'lab: server has died; last lines of its console:'
 	assert_line 'lab: lab/lab up boots it again'
 	run lab/lab status
 	assert_failure 1
-	assert_line 'client  killed'
 	assert_line 'server  died'
-
 	lab/lab up
-	run on server hostname
-	assert_output server
-
-	# Only the one that is missing is booted.
-	boot=$(on server cat /proc/sys/kernel/random/boot_id)
-	lab/lab kill client
-	lab/lab up
-	assert_equal "$(on server cat /proc/sys/kernel/random/boot_id)" "$boot"
+	assert_equal "$(on client cat /proc/sys/kernel/random/boot_id)" "$boot"
 	pair 02 >/dev/null
 }
