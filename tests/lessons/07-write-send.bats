@@ -1,10 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # Lesson 07: a text written into the server's memory, and the SEND behind it.
-#
-# shellcheck disable=SC2086 # the programs are words without blanks
 
 load ../helpers
+load turns
 load write
 
 setup_file() {
@@ -12,8 +11,13 @@ setup_file() {
 	letters 1 1048576 >"$BATS_FILE_TMPDIR/letters"
 }
 
+setup() {
+	server=$asan/$server07
+	client=$asan/$client07
+}
+
 teardown() {
-	mend
+	undo
 	assert_nothing_left
 }
 
@@ -26,330 +30,233 @@ teardown() {
 	assert_line 'client | completed: SEND'
 }
 
-@test "the pair runs in every build, with and without sanitizers" {
-	local build
+@test "the pair runs in every build, over IPv4 and IPv6" {
+	local build cases=() n=0
 
 	for build in asan-O0 asan-O2 gcc-O0 gcc-O2; do
-		both build/$build/$server07 -- build/$build/$client07 -m "$build"
-		assert_line "buffer: $build"
+		cases+=("build/$build/$server07|build/$build/$client07 -m $build")
 	done
-}
-
-@test "the pair runs over IPv6" {
-	IPV=6 BIN=$asan run pair 07
-	assert_success
-	assert_line 'server | buffer: Hello, written by RDMA WRITE'
+	cases[0]+="|$ADDR6_SERVER"
+	one_by_one "${cases[@]}"
+	for build in asan-O0 asan-O2 gcc-O0 gcc-O2; do
+		well $n
+		said server $n "buffer: $build"
+		n=$((n + 1))
+	done
 }
 
 @test "texts of 0 bytes to 1 MiB arrive with every byte right" {
 	local sizes=(0 1 1023 1024 1025 4096 65536 1048576)
 
-	run rounds $plain/$server07 -- $plain/$client07 -- "${sizes[@]/#/-s}"
+	run rounds "$plain/$server07" -- "$plain/$client07" -- "${sizes[@]/#/-s}"
 	assert_output "$(expected_rounds "$BATS_FILE_TMPDIR/letters" "${sizes[@]}")"
 }
 
-@test "with a packet in a hundred lost every byte is right" {
-	local sizes=(1025 65536 1048576)
+@test "packets are lost, one or five in a hundred: every byte is right, or it is said" {
+	local letters=$BATS_FILE_TMPDIR/letters pair=("$plain/$server07 -t 30" --
+		"$plain/$client07 -t 30" --)
 
 	impair loss 1%
-	run rounds "$plain/$server07 -t 30" -- "$plain/$client07 -t 30" -- \
-		"${sizes[@]/#/-s}"
-	assert_output "$(expected_rounds "$BATS_FILE_TMPDIR/letters" "${sizes[@]}")"
-}
-
-@test "with five in a hundred lost every byte is right, or the client says 12" {
+	run rounds "${pair[@]}" -s1025 -s65536 -s1048576
+	right=0
+	rounds_after_loss "$letters" 1
+	[ $right -ge 1 ]
 	impair loss 5%
-	for size in 65536 1048576; do
-		serve $plain/$server07 -t 30
-		client $plain/$client07 -t 30 -s "$size"
-		if [ "$status" = 0 ]; then
-			finish server
-			grep '^buffer: ' "$BATS_TEST_TMPDIR/server.out" |
-				cut -c 9- | cmp - <(head -c $((size - 1)) \
-					"$BATS_FILE_TMPDIR/letters"
-				echo)
-		else
-			[[ $stderr == *"status 12, "* ||
-				$stderr == *"waited 30 s for RDMA_CM_EVENT_"* ]]
-			finish server
-			refute_line --partial "buffer: "
-		fi
-	done
+	run rounds "${pair[@]}" -s65536 -s1048576
+	rounds_after_loss "$letters" 5
 }
 
 # ---- other programs that speak the format ---------------------------------
 
-@test "the server takes either notice, of any client" {
-	both $asan/$server07 -- $asan/$client08 -m "of lesson 08"
-	assert_line "notice: the doorbell has the value 1"
-	assert_line "buffer: of lesson 08"
-	both $asan/$server07 -- $asan/$client08 --notify send -m "by SEND"
-	assert_line "notice: a SEND of 16 bytes, RDMA_WRITE_DONE"
-	assert_line "buffer: by SEND"
-	both $asan/$server07 -- $foreign client --notice send
-	assert_line "notice: a SEND of 16 bytes, RDMA_WRITE_DONE"
-	assert_line "buffer: hello from elsewhere"
-	both $asan/$server07 -- $foreign client --notice doorbell \
-		--private 4c4553534f4e20383132333435363738
-	assert_line "notice: the doorbell has the value 1"
-	assert_line "buffer: hello from elsewhere"
+@test "the server takes either notice, of any client, and of one that exits without a word" {
+	local n
+
+	one_by_one "$server|$plain/$client08 -m 'of lesson 08'" \
+		"$server|$plain/$client08 --notify send -m 'by SEND'" \
+		"$server|$foreign client --notice doorbell --then exit --private 4c4553534f4e20383132333435363738" \
+		"$server|$foreign client --notice send --then exit" \
+		"$server|$foreign client --notice doorbell"
+	for n in 0 1 2 3 4; do
+		well $n
+	done
+	said server 0 'notice: the doorbell has the value 1' 'buffer: of lesson 08'
+	said server 1 'notice: a SEND of 16 bytes, RDMA_WRITE_DONE' 'buffer: by SEND'
+	said server 2 'notice: the doorbell has the value 1' 'buffer: hello from elsewhere'
+	said server 3 'notice: a SEND of 16 bytes, RDMA_WRITE_DONE' \
+		'buffer: hello from elsewhere'
+	said server 4 'notice: the doorbell has the value 1' 'buffer: hello from elsewhere'
 }
 
+# That of lesson 08 is among them; its tests have it.
 @test "the client talks to any server" {
-	both $asan/$server08 -- $asan/$client07
-	assert_line "notice: a SEND of 16 bytes, RDMA_WRITE_DONE"
-	assert_line "buffer: Hello, written by RDMA WRITE"
-	both $foreign server -- $asan/$client07
-	assert_line "SEND"
-	assert_line "text: Hello, written by RDMA WRITE"
-	both $foreign server --then stay -- $asan/$client07 -m 'and again'
-	assert_line "text: and again"
-}
-
-@test "a client that gives its notice and exits without a word is served" {
-	both $asan/$server07 -- $foreign client --notice send --then exit
-	assert_line "buffer: hello from elsewhere"
-	both $asan/$server07 -- $foreign client --notice doorbell --then exit
-	assert_line "buffer: hello from elsewhere"
+	one_by_one "$foreign server|$client" \
+		"$foreign server --then stay|$client -m 'and again'"
+	well 0
+	well 1
+	said server 0 SEND 'text: Hello, written by RDMA WRITE'
+	said server 1 'text: and again'
 }
 
 # ---- what can go wrong, as the README says --------------------------------
 
-@test "a text that fits exactly is written, one byte more is not" {
-	both $asan/$server07 -s 29 -- $asan/$client07
-	assert_line "buffer: Hello, written by RDMA WRITE"
-	serve $asan/$server07 -s 28
-	client $asan/$client07
-	assert_failure 1
-	assert_equal "$stderr" "the text has 29 bytes with its NUL, and the server's buffer 28: write less, or start the server with a larger --size"
-	finish server
-	assert_equal "$status" 1
-	assert_equal "$stderr" "the client disconnected before its notice (the doorbell has the value 0x0)"
-}
+@test "a client that does another thing than agreed is found out" {
+	local before='the client disconnected before its notice (the doorbell has the value' n
 
-@test "a text without a NUL is printed as far as the buffer goes" {
-	both $asan/$server07 -s 100 -- $foreign client --notice send --bytes 100
-	assert_line "buffer: $(printf 'x%.0s' {1..100}) (and no NUL behind it)"
-}
-
-@test "a SEND that is not the notice is refused" {
-	serve $asan/$server07
-	client $foreign client --notice send --message HELLO
-	finish server
-	assert_equal "$status" 1
-	assert_equal "$stderr" "a SEND of 6 bytes came that is not RDMA_WRITE_DONE with its NUL, 16 bytes"
-
-	serve $asan/$server07
-	client $foreign client --notice send --message "$(printf 'y%.0s' {1..100})"
-	finish server
-	assert_equal "$status" 1
-	[[ $stderr == "completion of the receive "*", status "* ]]
-}
-
-@test "a doorbell in the wrong byte order is told from a right one" {
-	serve $asan/$server07
-	client $foreign client --number 0x0100000000000000
-	finish server
-	assert_equal "$status" 1
-	assert_equal "$stderr" "the client disconnected before its notice (the doorbell has the value 0x100000000000000)"
-}
-
-@test "a WRITE with the wrong key or past the end is refused" {
-	local flags
-
-	for flags in --wrong-key '--offset 4090'; do
-		serve $asan/$server07 -s 4096
-		client $foreign client $flags
-		assert_failure 1
-		assert_line "WRITE: status 10"
-		finish server
-		assert_equal "$status" 1
-		[[ $stderr == "our QP was shut: a request of the client was refused, its own output says which"*"status 5, "* ]]
-		refute_line --partial "buffer: "
+	one_by_one "$server -s 29|$plain/$client07" \
+		"$server -s 100|$foreign client --notice send --bytes 100" \
+		"$server|$foreign client --notice send --message HELLO" \
+		"$server|$foreign client --notice send --message $(printf 'y%.0s' {1..100})" \
+		"$server|$foreign client --number 0x0100000000000000" \
+		"$server -s 4096|$foreign client --wrong-key" \
+		"$server -s 4096|$foreign client --offset 4090" \
+		"$server -s 28|$plain/$client07"
+	# A text that fits exactly is written.
+	well 0
+	said server 0 'buffer: Hello, written by RDMA WRITE'
+	# One without a NUL is printed as far as the buffer goes.
+	well 1
+	said server 1 'buffer: x{100} \(and no NUL behind it\)'
+	erred server 2 'a SEND of 6 bytes came that is not RDMA_WRITE_DONE with its NUL, 16 bytes'
+	said server 3 '! completion of the receive .*, status .*' 'status 1'
+	erred server 4 "$before 0x100000000000000)"
+	for n in 5 6; do
+		said client $n 'WRITE: status 10' 'status 1'
+		said server $n 'status 1' '! .*status 5, .*' \
+			'! our QP was shut: a request of the client was refused, its own output says which'
+		[[ ${from_server[n]} != *'buffer: '* ]]
 	done
+	said client 7 'status 1'
+	erred server 7 "$before 0x0)"
 }
 
-@test "a server that hands out a wrong key is told by status 10" {
-	serve $badserver --private addr,u32:4711,size,addr2,rkey2,size2
-	client $asan/$client07
-	assert_failure 1
-	[[ $stderr == "completion of the RDMA WRITE "*": remote access error, status 10, "* ]]
-}
+@test "a server whose keys or sizes are wrong is found out" {
+	local is_it=': is it the server of this lesson?' bad="$badserver --private"
 
-@test "private data that is no such thing is refused" {
-	local spec wanted
-
-	while read -r spec wanted; do
-		serve $badserver ${spec:+--private "$spec"}
-		client $asan/$client07
-		assert_failure 1
-		assert_equal "$stderr" "$wanted"
-		stop_jobs
-	done <<-'END'
-		zero:32 the peer's private data is no memory region (address 0x0, size 0): is it the server of this lesson?
-		text:short the peer's private data is no memory region (address 0x73686f7274000000, size 0): is it the server of this lesson?
-		rubbish:32 the server's doorbell has 2779096485 bytes, and a doorbell has 8: is it the server of this lesson?
-		hex:ffffffffffffffff0000000100000001 the peer's private data is no memory region (address 0xffffffffffffffff, size 1): is it the server of this lesson?
-		addr,rkey,size,addr2,rkey2,u32:4 the server's doorbell has 4 bytes, and a doorbell has 8: is it the server of this lesson?
-	END
-	serve $badserver
-	client $asan/$client07
-	assert_failure 1
-	[[ $stderr == *"is it the server of this lesson?" ]]
+	one_by_one "$plain/$server07 -s 28|$client" \
+		"$bad addr,u32:4711,size,addr2,rkey2,size2|$client" \
+		"$bad zero:32|$client" "$bad rubbish:32|$client" \
+		"$bad hex:ffffffffffffffff0000000100000001|$client" \
+		"$bad addr,rkey,size,addr2,rkey2,u32:4|$client" "$badserver|$client"
+	erred client 0 "the text has 29 bytes with its NUL, and the server's buffer 28: write less, or start the server with a larger --size"
+	said client 1 '! completion of the RDMA WRITE .*: remote access error, status 10, .*' \
+		'status 1'
+	erred client 2 "the peer's private data is no memory region (address 0x0, size 0)$is_it"
+	erred client 3 "the server's doorbell has 2779096485 bytes, and a doorbell has 8$is_it"
+	erred client 4 "the peer's private data is no memory region (address 0xffffffffffffffff, size 1)$is_it"
+	erred client 5 "the server's doorbell has 4 bytes, and a doorbell has 8$is_it"
+	said client 6 '! .*is it the server of this lesson\?' 'status 1'
 }
 
 # ---- peers that die, freeze or leave --------------------------------------
 
-offer=addr,rkey,size,addr2,rkey2,size2
+# The machine of the last server freezes before its client comes.
+@test "the client ends when the server refuses, stalls, dies, has no receive or freezes" {
+	local n bad="$badserver --at" offer='--private addr,rkey,size,addr2,rkey2,size2'
 
-@test "the client ends when the server refuses, stalls, dies or has no receive" {
-	serve $badserver --at request --do reject
-	client $asan/$client07
-	assert_failure 1
-	[[ $stderr == *"RDMA_CM_EVENT_REJECTED, status 28"* ]]
-	stop_jobs
-
-	serve $badserver --at request --do stall
-	client $asan/$client07 -t 3
-	assert_failure 1
-	assert_equal "$stderr" "waited 3 s for RDMA_CM_EVENT_ESTABLISHED and nothing came: is the peer alive and answering? (-t waits longer)"
-	stop_jobs
-
-	serve $badserver --at request --do kill
-	client $asan/$client07
-	assert_failure 1
-	[[ $stderr == *"RDMA_CM_EVENT_REJECTED, status 28"* ]]
-	finish server
-
+	begin_cases at_once "$bad request --do reject|$client" \
+		"$bad request --do stall|$client -t 4" \
+		"$bad request --do kill|$client" \
+		"$bad established --do stall $offer --receives 0|$client" \
+		"$bad established --do kill $offer --receives 0|$client" \
+		"$plain/$server07 -t 50|true"
+	for n in 0 2 3 4; do
+		wait_case client $n 'status '
+	done
+	wait_case server 1 stalling
+	wait_case server 5 listening
+	freeze server
+	connect -t 2 -p 10135
+	wait_case client 1 'status '
+	thaw
+	signal_cases server TERM
+	finish_cases
+	said client 0 '! .*RDMA_CM_EVENT_REJECTED, status 28.*' 'status 1'
+	erred client 1 'waited 4 s for RDMA_CM_EVENT_ESTABLISHED and nothing came: is the peer alive and answering? (-t waits longer)'
+	said client 2 '! .*RDMA_CM_EVENT_REJECTED, status 28.*' 'status 1'
 	# Connected, and no receive for the SEND: the text arrives, the notice
 	# does not.
-	serve $badserver --private $offer --receives 0 --at established --do stall
-	client $asan/$client07
-	assert_failure 1
-	assert_line "completed: RDMA WRITE"
-	[[ $stderr == "completion of the SEND "*", status 13, "* ]]
-	stop_jobs
-
+	said client 3 'completed: RDMA WRITE' 'status 1' \
+		'! completion of the SEND .*, status 13, .*'
 	# The same, and it dies meanwhile.
-	serve $badserver --private $offer --receives 0 --at established --do kill
-	client $asan/$client07
+	said client 4 'status 1' \
+		'! (the server disconnected before it had acknowledged everything|.*, status 1[023], .*)'
 	assert_failure 1
-	[[ $stderr == *"the server disconnected before it had acknowledged everything"* ||
-		$stderr == *", status 1"[023]", "* ]]
-	finish server
-}
-
-@test "the client ends when the server's machine is frozen" {
-	serve $asan/$server07
-	freeze server
-	client $asan/$client07 -t 3
-	thaw server
-	assert_failure 1
-	[[ $stderr == *"waited 3 s for RDMA_CM_EVENT_"*" and nothing came"* ||
+	[[ $stderr == *"waited 2 s for RDMA_CM_EVENT_"*" and nothing came"* ||
 		$stderr == *"RDMA_CM_EVENT_ADDR_ERROR"* ]]
-	stop_jobs
 }
 
-@test "the server ends when the client leaves or dies before its notice" {
-	local gone="the client disconnected before its notice (the doorbell has the value 0x0)"
+# Two stall, one before its notice and one after it; the third's machine freezes,
+# and with it theirs.
+@test "the server ends when the client leaves, dies, stalls or freezes" {
+	local gone='the client disconnected before its notice (the doorbell has the value 0x0)'
+	local bad="$badclient --at established --do"
 
-	serve $asan/$server07
-	client $foreign client --notice none
-	finish server
-	assert_equal "$status" 1
-	assert_equal "$stderr" "$gone"
-
-	serve $asan/$server07
-	client $badclient --at established --do kill
-	finish server
-	assert_equal "$status" 1
-	assert_equal "$stderr" "$gone"
-
-}
-
-@test "the server ends when the client stalls, before its notice or after it" {
-	# Both at once, since each takes its time.
-	start server early $asan/$server07 -t 8 -p 10122
-	start server late $asan/$server07 -t 8 -p 10123
-	wait_line early '^listening on '
-	wait_line late '^listening on '
-	start client silent $badclient -p 10122 --at established --do stall \
-		"$ADDR_SERVER"
-	start client stays $foreign client -p 10123 --then stay "$ADDR_SERVER"
-
-	finish early
-	assert_equal "$status" 1
-	[[ $stderr == "waited 8 s for the client's notice and none came: is it alive? (the doorbell has the value 0x0)"* ]]
-	finish late
-	assert_equal "$status" 1
-	assert_line "buffer: hello from elsewhere"
-	[[ $stderr == "waited 8 s for RDMA_CM_EVENT_DISCONNECTED and nothing came"* ]]
-	finish stays
-	assert_line "RDMA_CM_EVENT_DISCONNECTED"
-	stop_jobs
-}
-
-@test "the server ends when the client's machine is frozen" {
-	serve $asan/$server07 -t 8
-	start client client $badclient --at established --do stall "$ADDR_SERVER"
-	wait_line client '^stalling'
+	begin_cases at_once "$server -t 8|$bad stall" \
+		"$server -t 8|$foreign client --then stay" \
+		"$server|$foreign client --notice none" "$server|$bad kill"
+	wait_case client 0 stalling
+	wait_case server 1 'buffer: '
+	wait_case server 2 'status '
+	wait_case server 3 'status '
 	freeze client
-	finish server
-	thaw client
-	assert_equal "$status" 1
-	[[ $stderr == "waited 8 s for the client's notice and none came: is it alive?"* ]]
-	stop_jobs
+	wait_case server 0 'status '
+	wait_case server 1 'status '
+	thaw
+	signal_cases client TERM
+	finish_cases
+	said server 0 'status 1' \
+		"! waited 8 s for the client's notice and none came: is it alive\? \(the doorbell has the value 0x0\).*"
+	said server 1 'status 1' 'buffer: hello from elsewhere' \
+		'! waited 8 s for RDMA_CM_EVENT_DISCONNECTED and nothing came.*'
+	erred server 2 "$gone"
+	erred server 3 "$gone"
 }
 
 @test "Ctrl-C and SIGTERM end the server at each of its waits" {
-	local signal
+	local n
 
-	for signal in INT TERM; do
-		serve $asan/$server07
-		signal_job server $signal
-		finish server
-		assert_equal "$status" 1
-		[[ $stderr == "stopped by "* ]]
-
-		serve $asan/$server07
-		start client client $badclient --at established --do stall \
-			"$ADDR_SERVER"
-		wait_line client '^stalling'
-		wait_line server '^connected'
-		signal_job server $signal
-		signal_job client TERM
-		finish server
-		assert_equal "$status" 1
-		[[ $stderr == "stopped by "* ]]
-		stop_jobs
+	begin_cases at_once "$server -t 50|true" "$server -t 50|true" \
+		"$server -t 50|$badclient --at established --do stall" \
+		"$server -t 50|$foreign client --then stay"
+	wait_case server 0 listening
+	wait_case server 1 listening
+	wait_case client 2 stalling
+	wait_case server 2 connected
+	wait_case server 3 'buffer: '
+	signal_cases server INT 0 2 3
+	signal_cases server TERM 1
+	signal_cases client TERM 2
+	finish_cases
+	erred server 0 'stopped by Interrupt'
+	erred server 1 'stopped by Terminated'
+	for n in 2 3; do
+		said server $n '! stopped by Interrupt' 'status 1'
 	done
+	said client 3 RDMA_CM_EVENT_DISCONNECTED 'status 0'
 }
 
-@test "twenty-five pairs in a row, each with programs of its own" {
-	LIMIT=100 in_a_row 25 $plain/$server07 $plain/$client07
-	assert_equal "$(grep -c '^buffer: Hello, written by RDMA WRITE' \
-		"$BATS_TEST_TMPDIR/row.server")" 25
-}
-
+# On this machine: no device is asked for.
 @test "bad arguments are named, with the usage and status 2" {
 	local flags
 
+	# shellcheck disable=SC2086 # several arguments
 	for flags in '-s -1' '-s 1048577' '-s many' '-p 0' '-t 0' '--what' 'two of'; do
-		run --separate-stderr $asan/$client07 $flags "$ADDR_SERVER"
+		run --separate-stderr "$client" $flags "$ADDR_SERVER"
 		assert_equal "$status" 2
 		[[ $stderr == *"usage: client "* ]]
 		assert_output ""
 	done
-	run --separate-stderr $asan/$client07
+	run --separate-stderr "$client"
 	assert_equal "$status" 2
+	# shellcheck disable=SC2086 # several arguments
 	for flags in '-s 0' '-s 1048577' '-p 65536' '-t x' '--what' 'operand'; do
-		run --separate-stderr $asan/$server07 $flags
+		run --separate-stderr "$server" $flags
 		assert_equal "$status" 2
 		[[ $stderr == *"usage: server "* ]]
 		assert_output ""
 	done
 	for flags in client server; do
-		run --separate-stderr $asan/07-write-send/$flags --help
+		run --separate-stderr "$asan/07-write-send/$flags" --help
 		assert_success
 		assert_output --partial "usage: $flags "
 		assert_equal "$stderr" ""

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# What the tests of lessons 07 and 08 share.
-#
-# shellcheck disable=SC2086 # the programs are words without blanks
+# What the tests of lessons 07 and 08 share, beside turns.bash.
 
-# The builds: one with the sanitizers, one without. The programs in them.
+# The builds: one with the sanitizers, for the side that a test is about, and one
+# without. The programs in them.
 export asan=build/asan-O0 plain=build/gcc-O2
 export server07=07-write-send/server client07=07-write-send/client
 export server08=08-write-doorbell/server client08=08-write-doorbell/client
@@ -23,41 +22,10 @@ build_both() {
 	build "${targets[@]}" $foreign $badclient $badserver
 }
 
-# serve CMD...: start a server as job `server`, and wait until it listens.
-serve() {
-	start server server "$@"
-	wait_line server '^listening on '
-}
-
-# client CMD...: run a client against it. Sets $status, $output, $stderr.
-client() {
-	run --separate-stderr on client "$@" "$ADDR_SERVER"
-}
-
-# both SERVER_CMD.. -- CLIENT_CMD..: a pair that does what it should. The
-# server's output is left in $output.
-both() {
-	local words=() status
-
-	while [ "$1" != -- ]; do
-		words+=("$1")
-		shift
-	done
-	shift
-	serve "${words[@]}"
-	client "$@"
-	if [ "$status" != 0 ]; then
-		printf '%s -- %s: status %s\n%s\n%s\n' "${server[*]}" "$*" \
-			"$status" "$output" "$stderr"
-		return 1
-	fi
-	finish server
-	[ "$status" = 0 ] || show_job_end "${words[*]} -- $*"
-}
-
-show_job_end() {
-	printf '%s: status %s\n%s\n%s\n' "$1" "$status" "$output" "$stderr"
-	return 1
+# well N: both sides of case N have ended with 0.
+well() {
+	said client "$1" 'status 0'
+	said server "$1" 'status 0'
 }
 
 # letters SEED BYTES: the text that the clients write: a letter for each byte,
@@ -86,38 +54,43 @@ letters() {
 # the client gets as its last flag. Each round begins when the server of that
 # round listens, whose output the client's node reads; the two nodes are entered
 # once for all of them. Prints for each round `ARG CLIENT_STATUS SERVER_STATUS
-# CHECKSUM`, the checksum being that of the text that the server has printed.
+# CHECKSUM`, the checksum being that of the text that the server has printed, and
+# then what the two had on their stderr, with `! ` before each line.
 rounds() {
 	local server=$1 client=$3
 
 	shift 4
 	# shellcheck disable=SC2016 # expanded on the nodes
 	LIMIT=${LIMIT:-90} on server sh -c '
-		server=$0 out=$(mktemp)
+		server=$0 out=$(mktemp -p /dev/shm)
 		for arg; do
 			{
-				$server 2>&1
+				$server 2>"$out.err"
 				echo "ended $?"
 			} | tee "$out" | grep --line-buffered "^listening"
 			printf "ended %s %s\n" "$(sed -n "s/^ended //p" "$out")" \
 				"$(sed -n "s/^buffer: //p" "$out" | cksum)"
+			sed "s/^/! /" "$out.err"
 		done
-		rm "$out"' "$server" "$@" |
+		rm "$out" "$out.err"' "$server" "$@" |
 		LIMIT=${LIMIT:-90} on client sh -c '
-		client=$0 address=$1
+		client=$0 address=$1 err=$(mktemp -p /dev/shm)
 		shift
 		while read -r word status rest; do
 			case $word in
 			listening)
-				$client $1 $address >/dev/null </dev/null
+				$client $1 $address >/dev/null 2>"$err" </dev/null
 				mine=$?
 				;;
 			ended)
 				echo "$1 $mine $status $rest"
+				sed "s/^/! /" "$err"
 				shift
 				;;
+			!) echo "! $status $rest" ;;
 			esac
-		done' "$client" "$ADDR_SERVER" "$@"
+		done
+		rm "$err"' "$client" "$ADDR_SERVER" "$@"
 }
 
 # expected_rounds FILE SIZE...: what rounds prints when all went well and the
@@ -134,37 +107,29 @@ expected_rounds() {
 	done
 }
 
-# finish_after_loss CLIENT_STATUS CLIENT_STDERR: on a bad wire either both sides
-# were content, or one of them has said what no card could cure; in no case has
-# the server found a wrong byte.
-finish_after_loss() {
-	finish server
-	[[ $stderr != *"should be"* ]]
-	[ "$1 $status" = "0 0" ] ||
-		[[ $2$stderr == *"status 12, "* ||
-			$2$stderr == *"waited 30 s for "* ]]
-}
+# rounds_after_loss FILE PERCENT: $output is what rounds has printed, on a bad
+# wire. A text that was printed is right; a round that did not end well says of a
+# cause that after_loss takes. Counts in $right those that did.
+rounds_after_loss() {
+	local word mine theirs sum wanted line='' causes
 
-# impair WORDS.., freeze NODE, thaw NODE: as lab/lab has them. mend, in teardown,
-# undoes what a test has left.
-impaired='' frozen=''
-
-impair() {
-	impaired=1
-	lab/lab impair "$@"
-}
-
-freeze() {
-	frozen=$1
-	lab/lab freeze "$1"
-}
-
-thaw() {
-	frozen=''
-	lab/lab thaw "$1"
-}
-
-mend() {
-	[ -z "$impaired" ] || lab/lab impair clear
-	[ -z "$frozen" ] || lab/lab thaw "$frozen"
+	causes=$(lost_causes "$2")
+	while read -r word mine theirs sum; do
+		if [[ $word == ! ]]; then
+			[[ ! "$mine $theirs $sum" =~ $causes ]] || line=''
+			continue
+		fi
+		[ -z "$line" ] || break
+		wanted=$(expected_rounds "$1" "${word#-s}")
+		# Nothing printed has the sum of nothing.
+		[[ $wanted == *" $sum" || $sum == '4294967295 0' ]] || return 1
+		line="$word $mine $theirs $sum"
+		[ "$line" != "$wanted" ] || {
+			right=$((${right:-0} + 1))
+			line=''
+		}
+	done <<<"$output"
+	[ -z "$line" ] && return
+	printf 'neither well nor lost: %s in\n%s\n' "$line" "$output"
+	return 1
 }
