@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Where the nodes are: no lab, two labs at once, other kernels, LAB=native and
+# Where the nodes are: no lab, other kernels, two labs at once, LAB=native and
 # LAB=ssh.
 #
 # shellcheck disable=SC2030,SC2031 # each test has a LAB_DIR of its own
@@ -14,6 +14,10 @@ setup_file() {
 	# a LAB_DIR is short, for the sockets in it
 	OTHER=$(mktemp -d /tmp/lab-XXXXXX)
 	export OTHER
+	# A node could build them, in half a minute.
+	make -s -C lessons/01-client
+	make -s -C lessons/02-server
+	build gcc-O2/01-client gcc-O2/02-server
 }
 
 teardown_file() {
@@ -122,7 +126,7 @@ nothing_of() {
 			# would ignore SIGINT
 			timeout --foreground 100 lab/lab up >"$OTHER/up" 2>&1 3>&- &
 			pid=$!
-			until [ -e "$LAB_DIR/$after" ]; do
+			until [ -e "$LAB_DIR/$after" ] || ! kill -0 "$pid"; do
 				read -r -t 0.01 <> <(:) || true
 			done
 			kill -s "$signal" "$pid"
@@ -134,57 +138,98 @@ nothing_of() {
 	done
 }
 
-@test "a folder with an unpacked kernel, and two labs at once" {
-	local version node first=$LAB_DIR kernel
+@test "a run without nodes boots its own, of a kernel in a folder, beside a lab that is up" {
+	local version kernel job second out=$OTHER/second status=0
+
 	version=$(on server uname -r)
 	kernel=$(lab/kernel | head -n 1)
-	mkdir -p "$OTHER/kernel/boot" "$OTHER/kernel/usr/lib/modules/$version"
+	mkdir -p "$OTHER/kernel/boot" "$OTHER/kernel/usr/lib/modules/$version" \
+		"$OTHER/bin/02-server"
 	cp "${kernel%/*}"/modules/*.ko "$OTHER/kernel/usr/lib/modules/$version/"
-	ln "$kernel" "$OTHER/kernel/boot/vmlinuz-$version" 2>/dev/null ||
-		cp "$kernel" "$OTHER/kernel/boot/vmlinuz-$version"
-	export LAB_DIR=$OTHER/lab
-	KERNEL=$OTHER/kernel lab/lab up
-	on server sh -c 'echo second >/tmp/which'
-	LAB_DIR=$first on server sh -c 'echo first >/tmp/which'
-	run on server cat /tmp/which
-	assert_output second
-	LAB_DIR=$first run on server cat /tmp/which
+	cp "$kernel" "$OTHER/kernel/boot/vmlinuz-$version"
+	# A server that can be held, so that we can look around meanwhile.
+	ln -s "$TOP/build/gcc-O2/01-client" "$OTHER/bin/"
+	cat >"$OTHER/bin/02-server/server" <<-END
+		#!/bin/sh
+		echo held
+		for i in \$(seq 500); do
+			[ ! -e "$OTHER/go" ] || exec "$TOP/build/gcc-O2/02-server/server"
+			sleep 0.1
+		done
+	END
+	chmod 755 "$OTHER/bin/02-server/server"
+	: >"$out"
+	LAB_DIR=$OTHER/none XDG_RUNTIME_DIR=$OTHER KERNEL=$OTHER/kernel \
+		BIN=$OTHER/bin timeout --foreground -k 20 250 lab/run 02 \
+		>"$out" 2>&1 3>&- &
+	job=$!
+	timeout 240 tail -s 0.1 -n +1 --pid="$job" -f "$out" 3>&- |
+		grep -q -m 1 '^server | held' || fail "$(<"$out")"
+	second=$(echo "$OTHER"/rdma-run-*)
+	run env LAB_DIR="$second" lab/lab status
+	assert_line --regexp "^client  up  10\.10\.10\.2 .* kernel $version\$"
+	# Each has its own files, and the same addresses on its own wire.
+	# shellcheck disable=SC2016 # expanded on the node
+	on server sh -c 'echo first >"$0"' "$OTHER/which"
+	# shellcheck disable=SC2016
+	LAB_DIR=$second on server sh -c 'echo second >"$0"; >"$1"' \
+		"$OTHER/which" "$OTHER/go"
+	pair 02 >"$OTHER/first"
+	wait "$job" || status=$?
+	assert_equal "$status" 0
+	run on server cat "$OTHER/which"
 	assert_output first
-	# the same addresses, each on its own wire
-	pair 02 >"$OTHER/second" 3>&- &
-	LAB_DIR=$first pair 02 >"$OTHER/first"
-	wait $!
-	for node in first second; do
-		run cat "$OTHER/$node"
+	for out in first second; do
+		run cat "$OTHER/$out"
 		assert_line --regexp '^server \| .*received 10 bytes: HelloWorld'
+		assert_line --regexp '^02-server +[a-z].* +ok '
 	done
-	lab/lab down
-	nothing_of "$LAB_DIR"
-	rm -rf "$OTHER/kernel"
-	LAB_DIR=$first run on client hostname
+	nothing_of "$second"
+	nothing_of "$OTHER/none"
+	run on client hostname
 	assert_output client
 }
 
 # ---- other machines -------------------------------------------------------
 
 @test "LAB=native: the pair on one machine's own device" {
-	# A node is a machine with a device.
-	run on server env LAB=native lab/lab status
+	# A node is a machine with a device. LAB need not be said.
+	# shellcheck disable=SC2016 # expanded on the node
+	run on server sh -c '
+		ask() {
+			echo "== $*"
+			"$@" 2>&1
+			echo "status $?"
+		}
+		ask env -u LAB lab/lab addr -6 server
+		export LAB=native
+		ask lab/lab status
+		ask lab/lab addr client
+		ask lab/lab exec client sh -c "hostname; pwd; exit 3"
+		ask lab/lab exec --timeout 1 client sleep 50
+		ask lab/lab freeze client'
 	assert_success
-	assert_output --regexp '^native  10\.10\.10\.1 fd10::1 fe80::.*%link0 rxe0$'
-	run on server env LAB=native lab/lab addr client
-	assert_output 10.10.10.1
-	# and LAB need not be said
-	run on server env -u LAB lab/lab addr -6 server
-	assert_output fd10::1
-	run on server env LAB=native lab/lab exec client sh -c 'hostname; pwd; exit 3'
-	assert_failure 3
-	assert_output "server"$'\n'"$TOP"
-	run on server env LAB=native lab/lab exec --timeout 1 client sleep 50
-	assert_failure 124
-	run on server env LAB=native lab/lab freeze client
-	assert_failure 125
-	assert_line 'lab: freeze needs LAB=vm: this is LAB=native'
+	# The link-local address is all that is not known beforehand.
+	assert_equal "$(sed -E 's/fe80::[0-9a-f:]+%/fe80::%/' <<<"$output")" \
+		"== env -u LAB lab/lab addr -6 server
+fd10::1
+status 0
+== lab/lab status
+native  10.10.10.1 fd10::1 fe80::%link0 rxe0
+status 0
+== lab/lab addr client
+10.10.10.1
+status 0
+== lab/lab exec client sh -c hostname; pwd; exit 3
+server
+$TOP
+status 3
+== lab/lab exec --timeout 1 client sleep 50
+lab: client: stopped after 1 s: sleep
+status 124
+== lab/lab freeze client
+lab: freeze needs LAB=vm: this is LAB=native
+status 125"
 	LIMIT=90 run on server env LAB=native PACKAGES_CHECKED=1 lab/run 02
 	assert_success
 	assert_line --regexp '^server \| .*received 10 bytes: HelloWorld'
