@@ -191,8 +191,8 @@ teardown() {
 	local gone='the client disconnected before its notice (the doorbell has the value 0x0)'
 	local bad="$badclient --at established --do"
 
-	begin_cases at_once "$server -t 8|$bad stall" \
-		"$server -t 8|$foreign client --then stay" \
+	begin_cases at_once "$server -t 5|$bad stall" \
+		"$server -t 5|$foreign client --then stay" \
 		"$server|$foreign client --notice none" "$server|$bad kill"
 	wait_case client 0 stalling
 	wait_case server 1 'buffer: '
@@ -205,9 +205,9 @@ teardown() {
 	signal_cases client TERM
 	finish_cases
 	said server 0 'status 1' \
-		"! waited 8 s for the client's notice and none came: is it alive\? \(the doorbell has the value 0x0\).*"
+		"! waited 5 s for the client's notice and none came: is it alive\? \(the doorbell has the value 0x0\).*"
 	said server 1 'status 1' 'buffer: hello from elsewhere' \
-		'! waited 8 s for RDMA_CM_EVENT_DISCONNECTED and nothing came.*'
+		'! waited 5 s for RDMA_CM_EVENT_DISCONNECTED and nothing came.*'
 	erred server 2 "$gone"
 	erred server 3 "$gone"
 }

@@ -229,8 +229,8 @@ teardown() {
 @test "the watch does not last for ever, and the client's machine freezes" {
 	local n silent="$badclient --at established --do stall"
 
-	begin_cases at_once "$server -t 8|$plain/$client08 -n 1000000" \
-		"$server -t 8|$silent" "$server -t 8 -w event|$silent"
+	begin_cases at_once "$server -t 6|$plain/$client08 -n 1000000" \
+		"$server -t 6|$silent" "$server -t 6 -w event|$silent"
 	wait_case server 0 'message 3 '
 	wait_case client 1 stalling
 	wait_case client 2 stalling
@@ -242,10 +242,10 @@ teardown() {
 	signal_cases client TERM
 	finish_cases
 	said server 0 'status 1' \
-		"! (waited 8 s for the client's notice and none came: is it alive\?|.*status 12, ).*"
+		"! (waited 6 s for the client's notice and none came: is it alive\?|.*status 12, ).*"
 	for n in 1 2; do
 		said server $n 'status 1' \
-			"! waited 8 s for the client's notice and none came: is it alive\? \(the doorbell has the value 0x0, waited for 0x1\).*"
+			"! waited 6 s for the client's notice and none came: is it alive\? \(the doorbell has the value 0x0, waited for 0x1\).*"
 	done
 }
 

@@ -151,7 +151,7 @@ teardown() {
 @test "a side that stalls, and Ctrl-C" {
 	local silent="$peers/badclient --at established --do stall"
 
-	begin_cases at_once "$server -t 8|$silent" "$server -t 50|$silent" \
+	begin_cases at_once "$server -t 5|$silent" "$server -t 50|$silent" \
 		"$server -t 50|true" \
 		"$peers/badserver --private addr,rkey,size,u32:1 --at received --do stall|$client -t 4 --count 1"
 	wait_case client 1 stalling
@@ -163,7 +163,7 @@ teardown() {
 	signal_cases client TERM
 	signal_cases server TERM
 	finish_cases
-	said server 0 '! waited 8 s for a completion and none came.*' 'status 1'
+	said server 0 '! waited 5 s for a completion and none came.*' 'status 1'
 	said server 1 '! stopped by Terminated' 'status 1'
 	erred server 2 'stopped by Interrupt'
 	# It takes the message, and does not answer.
