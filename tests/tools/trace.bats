@@ -38,9 +38,8 @@ recorded() {
 
 # fetch NODE NAME: its record, into $BATS_TEST_TMPDIR/NAME.jsonl
 fetch() {
-	on "$1" cat "$on_node.$2" | tools/trace/lines \
+	on "$1" sh -c 'cat "$0"; rm -f "$0"' "$on_node.$2" | tools/trace/lines \
 		>"$BATS_TEST_TMPDIR/$2.jsonl"
-	on "$1" rm -f "$on_node.$2"
 	jq -e . "$BATS_TEST_TMPDIR/$2.jsonl" >/dev/null || fail "not JSON"
 }
 
@@ -57,7 +56,7 @@ looped() {
 	local mode
 
 	# shellcheck disable=SC2086 # settings and modes are words
-	run --separate-stderr on server sh -c '
+	on server sh -c '
 		settings=$1 library=$2 record=$3 loop=$4
 		shift 4
 		for mode; do
@@ -67,9 +66,12 @@ looped() {
 			echo "$mode:" $out "($status)"
 			echo "== $mode" >>"$record.all"
 			cat "$record" >>"$record.all"
-		done' - "${SETTINGS:-A=}" "$library" "$on_node" "$bin/loop" "$@"
-	on server cat "$on_node.all" >"$BATS_TEST_TMPDIR/all"
-	on server rm -f "$on_node" "$on_node.all"
+		done
+		cat "$record.all"
+		rm -f "$record" "$record.all"' - "${SETTINGS:-A=}" "$library" "$on_node" "$bin/loop" \
+		"$@" >"$BATS_TEST_TMPDIR/all"
+	output=$(tr -d "\0" <"$BATS_TEST_TMPDIR/all" | sed "/^== /,\$d")
+	mapfile -t lines <<<"$output"
 	for mode; do
 		tr '\0' '\n' <"$BATS_TEST_TMPDIR/all" |
 			sed -n "/^== $mode\$/,/^== /p" | tools/trace/lines \
@@ -267,11 +269,16 @@ until_true() {
 }
 
 @test "the call that a program hung in, and the one that it crashed in" {
-	recorded server server rping -s
-	until_true server "rdma resource show cm_id | grep -q LISTEN"
-	signal_job server KILL
-	finish server
-	fetch server server
+	on server sh -c 'LD_PRELOAD=$0 VERBS_TRACE=$1 rping -s &
+		for i in $(seq 200); do
+			! rdma resource show cm_id | grep -q LISTEN || break
+			sleep 0.05
+		done
+		kill -KILL $!
+		wait
+		cat "$1"
+		rm -f "$1"' "$library" "$on_node" |
+		tools/trace/lines >"$BATS_TEST_TMPDIR/server.jsonl"
 	assert_equal "$(jq -r 'select(.at and .t1 == null).call' \
 		"$BATS_TEST_TMPDIR/server.jsonl")" rdma_get_cm_event
 	looped crash
@@ -392,7 +399,7 @@ places() {
 
 @test "a run that fails is shown as far as it went" {
 	# Nobody listens there.
-	run --separate-stderr env SERVER_ARGS='-t 2' tools/trace/trace 02 -- \
+	run --separate-stderr env SERVER_ARGS='-t 1' tools/trace/trace 02 -- \
 		-p 10122
 	assert_failure
 	[[ $stderr == *'the run failed'* ]]
