@@ -55,7 +55,7 @@ teardown() {
 
 @test "two clients that were started apart share the numbers" {
 	serve "$server" -t 30 -c 3
-	start client one "$client" -t 30 -c 2 -n 10 "$ADDR_SERVER"
+	start client one "$plain/client" -t 30 -c 2 -n 10 "$ADDR_SERVER"
 	start client two "$client" -t 30 -c 1 -n 20 "$ADDR_SERVER"
 	finish one
 	assert_equal "$status" 0
@@ -67,7 +67,7 @@ teardown() {
 
 @test "without the lock the counter is exact, and the sum is not" {
 	serve "$server" -t 30
-	connect -t 30 -n 20 --wrong no-lock
+	run --separate-stderr on client "$plain/client" -t 30 -n 20 --wrong no-lock "$ADDR_SERVER"
 	assert_success
 	assert_line '80 tickets were drawn, none of them twice'
 	finished 1
@@ -100,7 +100,7 @@ teardown() {
 @test "one packet in a hundred is lost: the totals are exact" {
 	impair loss 1%
 	serve "$server" -t 60
-	connect -t 60 -c 2 -n 20
+	run --separate-stderr on client "$plain/client" -t 60 -c 2 -n 20 "$ADDR_SERVER"
 	assert_success
 	finished 0
 	assert_line 'the counter is 40, the sum 40, the lock 0'

@@ -53,10 +53,10 @@ totals() {
 		"$clang/server --once|$clang/client --clients 3 -n 20" \
 		"$plain/server --once|$plain/client --clients 3 -n 20|$ADDR6_SERVER" \
 		"$asan/server --once|$asan/client --clients 4 -n 20 -s 4 --window 1" \
-		"$asan/server --once --window 16|$asan/client --clients 4 -n 40 -s 256" \
-		"$asan/server --once|$asan/client --clients 4 -n 0" \
-		"$asan/server --once|$asan/client --window 5" \
-		"$asan/server --once --window 2|$asan/client --clients 2 -n 10"
+		"$asan/server --once --window 16|$plain/client --clients 4 -n 40 -s 256" \
+		"$plain/server --once|$asan/client --clients 4 -n 0" \
+		"$plain/server --once|$asan/client --window 5" \
+		"$asan/server --once --window 2|$plain/client --clients 2 -n 10"
 	said client 0 '60 requests of 64 bytes answered, .*' 'status 0'
 	said server 0 'status 0'
 	said client 1 '60 requests of 64 bytes answered, .*' 'status 0'
@@ -71,7 +71,7 @@ totals() {
 
 @test "64 clients at once are all served, and none long before another" {
 	serve "$server" --once -t 60
-	run --separate-stderr on client "$client" -t 60 --clients 64 -n 20 "$ADDR_SERVER"
+	run --separate-stderr on client "$plain/client" -t 60 --clients 64 -n 20 "$ADDR_SERVER"
 	assert_success
 	assert_line --regexp '^64 connections in '
 	assert_line --regexp '^1280 requests of 64 bytes answered'
@@ -97,7 +97,7 @@ totals() {
 
 @test "more requests under way than there are slots: they wait, and are right" {
 	serve "$server" --once --slots 8 -t 30
-	run --separate-stderr on client "$client" -t 30 --clients 16 -n 30 "$ADDR_SERVER"
+	run --separate-stderr on client "$plain/client" -t 30 --clients 16 -n 30 "$ADDR_SERVER"
 	assert_success
 	assert_line --regexp '^480 requests of 64 bytes answered, every byte right'
 	finished 0
@@ -126,7 +126,7 @@ totals() {
 		echo all are there
 		wait' "$bad" "$ADDR_SERVER"
 	wait_line bad '^all are there'
-	run --separate-stderr on client "$client" -t 30 --clients 6 -n 100 "$ADDR_SERVER"
+	run --separate-stderr on client "$plain/client" -t 30 --clients 6 -n 100 "$ADDR_SERVER"
 	assert_success
 	assert_line --regexp '^600 requests of 64 bytes answered, every byte right'
 
@@ -141,7 +141,7 @@ totals() {
 			sleep 0.1
 		done
 		exit 1'
-	run --separate-stderr on client "$client" --clients 2 -n 10 "$ADDR_SERVER"
+	run --separate-stderr on client "$plain/client" --clients 2 -n 10 "$ADDR_SERVER"
 	assert_success
 	on client pkill -KILL -x badclient || true # those that stall on
 	signal_job peer TERM
@@ -163,7 +163,7 @@ totals() {
 	finish frozen
 	assert_equal "$status" 1
 	[ -n "$stderr" ]
-	run on client "$client" --clients 4 -n 5 "$ADDR_SERVER"
+	run on client "$plain/client" --clients 4 -n 5 "$ADDR_SERVER"
 	assert_success
 	signal_job peer TERM
 	finished 0

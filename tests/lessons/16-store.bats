@@ -54,21 +54,21 @@ worked() {
 	assert_line 'server | 1 clients came; 102 PUTs, 1 DELETEs, 0 bad requests; GETs: nobody knows'
 }
 
-@test "what is put is got, in every build, over IPv6 too" {
+@test "what is put is got, in the other builds, over IPv6 too" {
 	local n build cases=()
 
-	for build in gcc-O0 clang-O2 asan-O0; do
+	for build in gcc-O0 clang-O2; do
 		build=build/$build/16-store
 		cases+=("$build/server --once|$build/client --put a=1 --put a=22 --put b= --get a --get b --get c --delete c")
 	done
 	one_by_one "${cases[@]}" \
 		"$plain/server --once|$plain/client --put a=1 --get a|$ADDR6_SERVER"
-	for n in 0 1 2; do
+	for n in 0 1; do
 		said client $n 'GET a: 22' 'GET b: ' 'GET c: not found' \
 			'DELETE c: not found' 'status 0'
 		said server $n 'status 0'
 	done
-	said client 3 'GET a: 1' 'status 0'
+	said client 2 'GET a: 1' 'status 0'
 }
 
 @test "a full table, keys and values of every length, and bad requests get a reply" {
@@ -120,10 +120,10 @@ worked() {
 
 @test "eight clients at a time: linearizable, key by key" {
 	serve "$plain/server" --once
-	worked "$client" -t 30 --work 40 --clients 8 --keys 3
+	worked "$client" -t 30 --work 30 --clients 8 --keys 3
 	assert_line '8 clients are connected'
 	assert_line 'clients 0'
-	assert_line --regexp '^linearizable: 320 requests on 3 keys, up to [2-8] at the same time on one$'
+	assert_line --regexp '^linearizable: 240 requests on 3 keys, up to [2-8] at the same time on one$'
 	assert_line 'linear 0'
 	finished 0
 }
@@ -155,7 +155,7 @@ worked() {
 @test "sixteen clients come at once, with packets lost: linearizable" {
 	impair loss 1%
 	serve "$plain/server" --once
-	worked "$plain/client" -t 30 --work 15 --clients 16 --keys 4
+	worked "$plain/client" -t 30 --work 10 --clients 16 --keys 4
 	assert_line 'clients 0'
 	assert_line 'linear 0'
 	finished 0
@@ -176,7 +176,7 @@ worked() {
 		echo all are there
 		wait' "$bad" "$ADDR_SERVER"
 	wait_line bad '^all are there'
-	worked "$client" -t 30 --work 30 --clients 4 --keys 2
+	worked "$plain/client" -t 30 --work 30 --clients 4 --keys 2
 	assert_line 'clients 0'
 	assert_line 'linear 0'
 	signal_job peer TERM
@@ -189,7 +189,7 @@ worked() {
 	serve "$server"
 	run on client sh -c '
 		tests/lessons/when KILL "PUT big*" "$0" --put big=big --measure 1000000 "$1"
-		"$0" --get measured --get big "$1"' "$client" "$ADDR_SERVER"
+		"$0" --get measured --get big "$1"' "$plain/client" "$ADDR_SERVER"
 	assert_line --regexp '^GET measured: '
 	assert_line 'GET big: big'
 	signal_job peer TERM
