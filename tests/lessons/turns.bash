@@ -261,6 +261,7 @@ finish_cases() {
 	cases=''
 	from_server=() from_client=()
 	for side in server client; do
+		# shellcheck disable=SC2178 # the name of one
 		local -n into=from_$side
 		while IFS= read -r line; do
 			number=${line%% *} line=${line#* }
