@@ -189,14 +189,29 @@ refused() {
 	done
 }
 
-# Those that stall are ended when the others have said what they have to say.
-@test "a server that refuses, dies or says nothing more, at each stage" {
-	local bad="$peers/badserver"
+# Those that stall are ended when the others have said what they have to say. The
+# machine of the last server freezes before its client comes.
+@test "a server that refuses, dies, says nothing more or freezes, at each stage" {
+	local n bad="$peers/badserver"
 
-	all_at_once client "$bad --at request --do reject|$client" \
+	begin_cases at_once "$bad --at request --do reject|$client" \
 		"$bad --at request --do kill|$client" \
 		"$bad --at request --do stall|$client -t 4" \
-		"$bad --private addr,rkey,size --at established --do stall|$client -t 4"
+		"$bad --private addr,rkey,size --at established --do stall|$client -t 4" \
+		"$plain/server -t 50|true"
+	wait_case client 0 'status '
+	wait_case client 1 'status '
+	wait_case server 2 stalling
+	wait_case client 3 'completed: success'
+	wait_case server 4 listening
+	freeze server
+	connect -t 2 -p 10134
+	for n in 2 3; do
+		wait_case client $n 'status '
+	done
+	thaw
+	signal_cases server TERM
+	finish_cases
 	said client 0 '! .*RDMA_CM_EVENT_REJECTED, status 28: consumer reject.*' \
 		'status 1'
 	said client 1 '! .*RDMA_CM_EVENT_REJECTED, status 28: consumer reject.*' \
@@ -206,45 +221,33 @@ refused() {
 	# Its card goes on working while the program says nothing.
 	said client 3 'completed: success' 'status 1' \
 		'! waited 4 s for RDMA_CM_EVENT_DISCONNECTED and nothing came.*'
+	assert_failure 1
+	[[ $stderr == *'waited 2 s for RDMA_CM_EVENT_'*' and nothing came'* ||
+		$stderr == *'RDMA_CM_EVENT_ADDR_ERROR'* ]]
 }
 
-@test "a client that leaves, dies or says nothing more, at each stage" {
+@test "a client that leaves, dies, says nothing more or freezes, at each stage" {
 	local bad="$peers/badclient"
 
-	all_at_once server "$server -t 5|$bad --at request --do kill" \
+	begin_cases at_once "$server -t 5|$bad --at request --do kill" \
 		"$server|$bad --at established --do kill" \
 		"$server|$bad --at established --do leave" \
 		"$server -t 5|$bad --at established --do stall"
+	wait_case server 1 'status '
+	wait_case server 2 'status '
+	wait_case client 3 stalling
+	freeze client
+	wait_case server 0 'status '
+	wait_case server 3 'status '
+	thaw
+	signal_cases client TERM
+	finish_cases
 	said server 0 '! (waited 5 s for|rdma_accept|rdma_create_qp|rdma_get_cm_event: waited for RDMA_CM_EVENT_ESTABLISHED, got).*' \
 		'status 1'
 	said server 1 'nothing was written' 'status 0'
 	said server 2 'nothing was written' 'status 0'
 	said server 3 '! waited 5 s for RDMA_CM_EVENT_DISCONNECTED and nothing came.*' \
 		'status 1'
-}
-
-@test "the server's machine freezes: the client says so within its deadline" {
-	serve "$server" -t 3
-	freeze server
-	connect -t 2
-	thaw
-	assert_failure 1
-	[[ $stderr == *'waited 2 s for RDMA_CM_EVENT_'*' and nothing came'* ||
-		$stderr == *'RDMA_CM_EVENT_ADDR_ERROR'* ]]
-	finish peer
-	assert_equal "$status" 1
-}
-
-@test "the client's machine freezes: the server says so within its deadline" {
-	serve "$server" -t 5
-	start client other "$peers"/badclient --at established --do stall \
-		"$ADDR_SERVER"
-	wait_line other '^stalling'
-	freeze client
-	finish peer
-	thaw
-	assert_equal "$status" 1
-	[[ $stderr == 'waited 5 s for RDMA_CM_EVENT_DISCONNECTED and nothing came'* ]]
 }
 
 @test "Ctrl-C and SIGTERM end both sides at each of their waits" {
