@@ -264,7 +264,9 @@ rdma_get_cm_event: Resource temporarily unavailable: an event came that could no
 	persist \
 		"$bad --at established --do stall --persist $to" \
 		"$bad --at sent --do stall --persist $to"
-	serve_all "$server -t 4 -p \$p" "$server -t 4 -p \$p" "$server -t 8 -p \$p"
+	crowd server server -l "$server -t 4 -p \$p" "$server -t 4 -p \$p" \
+		"$server -t 8 -p \$p"
+	listening server 3
 	crowd client late : : "$bad --at request --do stall $to"
 	crowded server
 	was 1 1 'waited 4 s for a completion and none came: .*waited 4 s for DISCONNECTED and nothing came: .*'
@@ -317,7 +319,8 @@ rdma_get_cm_event: Resource temporarily unavailable: an event came that could no
 @test "rping's and ucmatose's clients: it ends, and so do they; one of them waits for our deadline" {
 	# They wait for something that we do not send, until we disconnect. The
 	# last looks at its CQ and at nothing else, so it would wait for ever.
-	serve_all "$server -t 8 -p \$p" "$server -t 8 -p \$p" "$server -t 8 -p \$p"
+	serve_all "$server -t 10 -p \$p" "$server -t 10 -p \$p" \
+		"${plain/-t 60/-t 10}"
 	crowd client client \
 		"timeout 40 rping -c -a $ADDR_SERVER -p \$p -C 1" \
 		"timeout 40 ucmatose -s $ADDR_SERVER -p \$p -C 0" \
@@ -334,8 +337,8 @@ rdma_get_cm_event: Resource temporarily unavailable: an event came that could no
 	member server 1
 	assert_line --partial '16 ibv_poll_cq: received 16 bytes: '
 	assert_line --index -1 '22 rdma_destroy_event_channel'
-	was 2 1 'waited 8 s for a completion and none came: .*'
-	was 3 1 'waited 8 s for .*'
+	was 2 1 'waited 10 s for a completion and none came: .*'
+	was 3 1 'waited 10 s for .*'
 }
 
 @test "usage: wrong words are refused, and --help is not" {

@@ -176,7 +176,9 @@ serve() {
 	# The client that stalls early has to find a server, and this waits longer.
 	persist \
 		"$badclient --at sent --do stall --persist --text hello $to"
-	serve_all "$server -t 4 -p \$p" "$server -t 8 -p \$p" "$server -t 1 -p \$p"
+	crowd server server -l "$server -t 4 -p \$p" "$server -t 8 -p \$p" \
+		"$server -t 1 -p \$p"
+	listening server 2
 	crowd client late : "$badclient --at request --do stall $to"
 	crowded server
 	ended server 1 1 'waited 4 s while RECEIVED and nothing came: is the peer alive.*'

@@ -3,21 +3,36 @@
 # Lesson 04: completions by polling and by events.
 
 load ../helpers
+load bare
+load crowd
 
 setup_file() {
-	build asan-O0/02-server asan-O0/04-completions asan-O2/04-completions \
-		peers
+	build gcc-O2/04-completions asan-O0/04-completions \
+		asan-O2/04-completions peers
 }
 
+# A program of a crowd has its port in $p on the node. The side that is not looked
+# at is the plain one.
 setup() {
-	bin=build/asan-O0
-	server=$bin/04-completions/server
-	client=$bin/04-completions/client
-	peers=build/peers
+	slug=04-completions
+	server=build/asan-O0/$slug/server
+	client=build/asan-O0/$slug/client
+	serve="$server -t 60 -p \$p"
+	plain_serve="build/gcc-O2/$slug/server -t 60 -p \$p"
+	to="-p \$p $ADDR_SERVER"
+	# These do not end by themselves.
+	ask="$client -t 60 $to -n 1000000"
+	plain_client=build/gcc-O2/$slug/client
+	plain_ask="$plain_client -t 60 $to -n 1000000"
+	badserver='build/peers/badserver -p $p'
+	badclient=build/peers/badclient
+	impaired='' untouched=''
 }
 
 teardown() {
-	lab/lab impair clear
+	[ -z "$untouched" ] || return 0
+	stop_crowds
+	[ -z "$impaired" ] || lab/lab impair clear
 	assert_nothing_left
 }
 
@@ -25,17 +40,6 @@ teardown() {
 serve() {
 	start server "$@"
 	wait_line "$1" '^listening on '
-}
-
-# ask [ARG...]: the lesson's client.
-ask() {
-	run --separate-stderr on client "$client" "$@" "$ADDR_SERVER"
-}
-
-# ask_for_long [ARG...]: a client that does not end by itself.
-ask_for_long() {
-	start client asker "$client" -n 1000000 "$@" "$ADDR_SERVER"
-	wait_line asker '^connected to '
 }
 
 @test "the pair waits in both ways, and an event has nothing behind it" {
@@ -47,130 +51,114 @@ ask_for_long() {
 	assert_line --regexp '^server \| event: answered 41 requests; .* [1-9][0-9]* events, [0-9]+ empty$'
 }
 
-@test "the pair runs under the sanitizers, at -O0 and -O2, over IPv4 and IPv6" {
-	BIN=build/asan-O0 IPV=6 pair 04 -n 20
-	BIN=build/asan-O2 pair 04 -n 20
-}
+@test "each way of the client with each way of the server, over IPv6, in each build" {
+	local theirs ours n=0 counts=(10 11 21)
 
-@test "each way of the client with each way of the server" {
-	local theirs ours count
-
+	# Each way of each side once under the sanitizers.
+	pairs -1 "$serve -w busy" "$plain_client $to -n 10 -w busy" \
+		"$plain_serve -w busy" "$client $to -n 10 -w event" \
+		"$plain_serve -w busy" "$client $to -n 10 -w both" \
+		"$plain_serve -w event" "$client $to -n 10 -w busy" \
+		"$serve -w event" "$plain_client $to -n 10 -w event" \
+		"$serve -w event" "$plain_client $to -n 10 -w both" \
+		"$serve" "$client $to -n 10 -w event --solicited" \
+		"build/asan-O2/$slug/server -t 60 -p \$p" \
+		"build/asan-O2/$slug/client -n 20 -p \$p $ADDR6_SERVER"
 	for theirs in busy event; do
-		while read -r ours count; do
-			serve peer "$server" -w "$theirs"
-			# shellcheck disable=SC2086 # several arguments
-			ask -n 10 -w $ours
-			assert_success
-			finish peer
-			assert_equal "$status" 0
-			assert_line --partial "$theirs: answered $count requests; "
-		done <<-'END'
-			busy 10
-			event 11
-			both 21
-		END
+		for ours in 0 1 2; do
+			n=$((n + 1))
+			ended client "$n" 0
+			ended server "$n" 0
+			assert_line --partial "$theirs: answered ${counts[ours]} requests; "
+		done
 	done
-	serve peer "$server"
-	ask -n 10 -w event --solicited
-	assert_success
-	finish peer
-	assert_equal "$status" 0
-}
-
-@test "the wake-up is lost with --lose-wakeup, and the server says why" {
-	serve peer "$server" --lose-wakeup -t 5
-	ask -n 10 -w event
-	assert_failure 1
-	assert_equal "$stderr" 'the peer disconnected before it answered request 1 of 11'
-	finish peer
-	assert_equal "$status" 1
-	assert_equal "$stderr" 'waited 5 s for an event and none came, and a completion is in the CQ: it came before the arming, so it raised no event'
+	for n in 7 8; do
+		ended client "$n" 0
+		ended server "$n" 0
+	done
 }
 
 @test "an event that is not acknowledged makes ibv_destroy_cq wait for ever" {
-	run on server "$peers"/unacked
-	assert_equal "$status" 3
+	run_each server build/peers/unacked 'build/peers/unacked ack'
+	ended server 1 3
 	assert_output 'ibv_destroy_cq did not return'
-	run on server "$peers"/unacked ack
-	assert_success
+	ended server 2 0 '.*'
 }
 
-@test "nobody listens, the server refuses, nobody comes" {
-	ask
-	assert_failure 1
-	[[ $stderr == *"got RDMA_CM_EVENT_REJECTED, status 8: "* ]]
-
-	serve peer "$peers"/badserver --at request --do reject
-	ask
-	assert_failure 1
-	[[ $stderr == *"got RDMA_CM_EVENT_REJECTED, status 28: "* ]]
-	finish peer
-
-	run --separate-stderr on server "$server" -t 1
-	assert_failure 1
-	[[ $stderr == "waited 1 s for RDMA_CM_EVENT_CONNECT_REQUEST and nothing came: "* ]]
+@test "nobody listens, nobody comes, the server refuses; another kind of server or client is recognised" {
+	pairs : "$client $to" \
+		"$badserver --at request --do reject" "$client $to" \
+		"$badserver --echo --text short" "$client $to -w event" \
+		"$badserver --receives 0" "$client $to -w event" \
+		"$serve" "$badclient $to --text 'HiWorld!'" \
+		"$serve" "$badclient $to --size 9" \
+		"$server -t 1 -p \$p" :
+	ended client 1 1 '.*got RDMA_CM_EVENT_REJECTED, status 8: .*'
+	ended client 2 1 '.*got RDMA_CM_EVENT_REJECTED, status 28: .*'
+	ended client 3 1 'what came \(5 bytes\) is not the answer to request 1 of 201: is that the server of lesson 04\?.*'
+	ended client 4 1 'completion of the SEND \(wr_id 2\): RNR retry counter exceeded, status 13, .*'
+	ended_saying server 5 1 'what came (8 bytes) is not request 1: is that the client of lesson 04?'
+	ended server 6 1 'completion of the receive \(wr_id 1\): .*'
+	ended server 7 1 'waited 1 s for RDMA_CM_EVENT_CONNECT_REQUEST and nothing came: .*'
 }
 
-@test "the server is killed in the middle: the client says so, in both ways" {
-	local way
+@test "the server or the client is killed in the middle: the other says so, in both ways" {
+	local n
 
-	for way in busy event; do
-		serve peer "$server"
-		ask_for_long -w $way
-		signal_job peer KILL
-		finish peer
-		finish asker
-		assert_equal "$status" 1
-		[[ $stderr =~ 'the peer disconnected before it answered request '[0-9]+' of 100000'|'completion of the ' ]]
+	# The time is for some requests to have gone to and fro.
+	pairs -1 "delay=0.3; when 'KILL@a client*' -- $plain_serve" "$ask -w busy" \
+		"delay=0.3; when 'KILL@a client*' -- $plain_serve" "$ask -w event" \
+		"$serve -w busy" "delay=0.3; when 'KILL@connected to*' -- $plain_ask -w busy" \
+		"$serve -w event" "delay=0.3; when 'KILL@connected to*' -- $plain_ask -w busy"
+	for n in 1 2; do
+		ended client "$n" 1 'the peer disconnected before it answered request [0-9]+ of 100000[01].*|completion of the .*'
+	done
+	for n in 3 4; do
+		ended server "$n" 1 'the peer disconnected (after [0-9]+ of 1000000 requests|before its first request)'
 	done
 }
 
-@test "the client is killed in the middle: the server says so, in both ways" {
-	local way
+@test "a wake-up is lost, the server stops answering, the client asks nothing: the deadlines say so" {
+	local n
 
-	for way in busy event; do
-		serve peer "$server" -w $way
-		ask_for_long -w busy
-		signal_job asker KILL
-		finish asker
-		finish peer
-		assert_equal "$status" 1
-		[[ $stderr =~ 'the peer disconnected '(after [0-9]+ of 1000000 requests|before its first request) ]]
+	persist : : : \
+		"$badclient --at established --do stall --persist $to"
+	crowd server server -l "$server --lose-wakeup -t 8 -p \$p" \
+		"when 'STOP@a client has connected' -- $plain_serve" \
+		"when 'STOP@a client has connected' -- $plain_serve" \
+		"$server -t 3 -p \$p"
+	listening server 1
+	crowd client first "$client -t 60 $to -n 10 -w event"
+	listening server 2 3
+	crowd client client : \
+		"$client -t 3 $to -n 1000000 -w busy" \
+		"$client -t 3 $to -n 1000000 -w event"
+	crowded client
+	# shellcheck disable=SC2016 # expanded on the node
+	on server sh -c 'kill -KILL $(pgrep -x server -r T)'
+	crowded server
+	crowded first
+	ended_saying server 1 1 'waited 8 s for an event and none came, and a completion is in the CQ: it came before the arming, so it raised no event'
+	ended_saying first 1 1 'the peer disconnected before it answered request 1 of 11'
+	for n in 2 3; do
+		ended client "$n" 1 'waited 3 s for a completion and none came: is the peer frozen, or UDP port 4791 shut\?.*'
 	done
-}
-
-@test "the server's program stops answering: the deadline says so, in both ways" {
-	local way
-
-	for way in busy event; do
-		serve peer "$server"
-		ask_for_long -w $way -t 2
-		signal_job peer STOP
-		finish asker
-		assert_equal "$status" 1
-		[[ $stderr == 'waited 2 s for a completion and none came: is the peer frozen, or UDP port 4791 shut?'* ]]
-		signal_job peer KILL
-		finish peer
-	done
-}
-
-@test "a client that asks nothing: the deadline of the server says so" {
-	# Its errors are in its output here, to be waited for.
-	serve peer sh -c 'exec "$0" -t 5 2>&1' "$server"
-	start client idle "$peers"/badclient --at established --do stall \
-		"$ADDR_SERVER"
-	wait_line peer '^a client has connected'
-	wait_line peer '^waited 5 s for a completion and none came: '
-	signal_job idle KILL
-	finish idle
-	finish peer
-	assert_equal "$status" 1
+	ended server 4 1 'waited 3 s for a completion and none came: .*'
+	end_stalling client
+	crowded persistent
 }
 
 @test "the server's machine freezes: the SEND ends with status 12" {
-	serve peer "$server"
-	ask_for_long -w event -t 5
+	serve peer "$server" -t 60
+	start client asker "$client" -n 1000000 -w event -t 5 "$ADDR_SERVER"
+	wait_line asker '^connected to '
+	# A server that is frozen between its card's acknowledgement and its answer
+	# leaves no SEND under way. So the client pauses until the answer is there,
+	# and sends the next request to a machine that is frozen.
+	signal_job asker STOP
+	on server true
 	lab/lab freeze server
+	signal_job asker CONT
 	finish asker
 	lab/lab thaw server
 	assert_equal "$status" 1
@@ -179,37 +167,10 @@ ask_for_long() {
 	assert_equal "$status" 1
 }
 
-@test "the server has no receive posted: the SEND ends with status 13" {
-	serve peer "$peers"/badserver --receives 0
-	ask -w event
-	assert_failure 1
-	[[ $stderr == 'completion of the SEND (wr_id 2): RNR retry counter exceeded, status 13, '* ]]
-	finish peer
-}
-
-@test "another kind of server or client is recognised" {
-	serve peer "$peers"/badserver --echo --text short
-	ask -w event
-	assert_failure 1
-	[[ $stderr == 'what came (5 bytes) is not the answer to request 1 of 201: is that the server of lesson 04?'* ]]
-	finish peer
-
-	serve peer "$server"
-	run on client "$peers"/badclient --text 'HiWorld!' "$ADDR_SERVER"
-	finish peer
-	assert_equal "$status" 1
-	assert_equal "$stderr" 'what came (8 bytes) is not request 1: is that the client of lesson 04?'
-
-	serve peer "$server"
-	run on client "$peers"/badclient --size 9 "$ADDR_SERVER"
-	finish peer
-	assert_equal "$status" 1
-	[[ $stderr == 'completion of the receive (wr_id 1): '* ]]
-}
-
 @test "a second client is turned away, and the first one is not disturbed" {
-	serve peer "$server"
-	ask_for_long -w event
+	serve peer "$server" -t 60
+	start client asker "$client" -n 1000000 -w event -t 60 "$ADDR_SERVER"
+	wait_line asker '^connected to '
 	run --separate-stderr on client "$client" "$ADDR_SERVER"
 	assert_failure 1
 	[[ $stderr == *"got RDMA_CM_EVENT_REJECTED, status 28: "* ]]
@@ -221,60 +182,48 @@ ask_for_long() {
 }
 
 @test "Ctrl-C ends the client in both ways of waiting, and the server in each wait" {
-	local way
+	local n
 
-	for way in busy event; do
-		serve peer "$server" -w $way
-		ask_for_long -w $way
-		signal_job asker INT
-		finish asker
-		assert_equal "$status $stderr" '1 stopped by Interrupt'
-		finish peer
-
-		serve peer "$server" -w $way
-		ask_for_long -w $way
-		signal_job peer TERM
-		finish peer
-		assert_equal "$status $stderr" '1 stopped by Terminated'
-		finish asker
-		assert_equal "$status" 1
+	pairs -1 "$plain_serve" "when 'INT@connected to*' -- $ask -w busy" \
+		"$plain_serve" "when 'INT@connected to*' -- $ask -w event" \
+		"when 'TERM@a client*' -- $serve -w busy" "$plain_ask -w busy" \
+		"when 'TERM@a client*' -- $serve -w event" "$plain_ask -w event" \
+		"when 'INT@listening on*' -- $serve" :
+	for n in 1 2; do
+		ended client "$n" 1 'stopped by Interrupt'
 	done
-	serve peer "$server"
-	signal_job peer INT
-	finish peer
-	assert_equal "$status $stderr" '1 stopped by Interrupt'
+	for n in 3 4; do
+		ended server "$n" 1 'stopped by Terminated'
+		ended client "$n" 1 '.*'
+	done
+	ended server 5 1 'stopped by Interrupt'
 }
 
 @test "three packets in a hundred are lost, and every answer is right" {
-	local args
+	local n
 
+	impaired=1
 	lab/lab impair loss 3%
-	for args in '-n 50' '-n 100 -w event --solicited'; do
-		serve peer "$server" -t 20
-		# shellcheck disable=SC2086 # several arguments
-		ask -t 20 $args
-		assert_success
-		finish peer
-		assert_equal "$status" 0
+	pairs -1 "$serve" "$client -t 60 $to -n 50" \
+		"$serve" "$client -t 60 $to -n 100 -w event --solicited"
+	for n in 1 2; do
+		ended client "$n" 0
+		ended server "$n" 0
 	done
 }
 
 @test "what is asked wrongly is answered with the usage, and nothing starts" {
+	untouched=1
 	for args in '' '-n 0 x' '-n 1000001 x' '-w sleep x' '-t 0 x' '-z x' 'one two'; do
 		# shellcheck disable=SC2086 # several arguments
-		run --separate-stderr "$client" $args
-		assert_failure 2
-		[[ $stderr == *'usage: client '* && -z $output ]]
+		refused_usage "$client" $args
+		[[ $stderr == *'usage: client '* ]]
 	done
 	for args in more '-p 65536' '-w both' '-w busy -l' '-t x'; do
 		# shellcheck disable=SC2086 # several arguments
-		run --separate-stderr "$server" $args
-		assert_failure 2
-		[[ $stderr == *'usage: server '* && -z $output ]]
+		refused_usage "$server" $args
+		[[ $stderr == *'usage: server '* ]]
 	done
-	for program in "$client" "$server"; do
-		run --separate-stderr "$program" --help
-		assert_success
-		assert_line --partial 'usage: '
-	done
+	helps "$client"
+	helps "$server"
 }
