@@ -413,9 +413,10 @@ capture_stop() {
 # impair WORDS...: both directions. Nothing is changed when tc refuses the
 # words.
 impair() {
-	local node script quoted
+	local node script quoted before=
 	need_node server
 	need_node client
+	[[ ! -e $LAB_DIR/impair ]] || before=$(<"$LAB_DIR/impair")
 	quote "$@"
 	script="exec /usr/sbin/tc qdisc replace dev link0 root netem $quoted"
 	if [[ $* == clear ]]; then
@@ -427,6 +428,7 @@ impair() {
 	for node in server client; do
 		if ! ask "$node" 10 "$script"; then
 			rm -f "$LAB_DIR/impair"
+			[[ ! $before ]] || echo "$before" >"$LAB_DIR/impair"
 			bad_usage "impair $*: not understood by tc (man tc-netem)"
 		fi
 	done
