@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# What the tests of lessons 05 and 06 share. $server and $client are the lesson's
+# What the tests of many lessons share: pairs, one after the other or all at the same
+# time, and their ends. $server and $client are the lesson's
 # programs.
 
 # serve COMMAND...: start a server of any kind as job `peer`, and wait for its
