@@ -62,7 +62,7 @@ static void usage(FILE *out)
 		"                         same-pd       the region is in another PD than the QP\n"
 		"                         region        it is deregistered when the client comes\n"
 		"                         rkey          the client gets the lkey in its place\n" SERVER_USAGE_LINES
-		"Man pages: ibv_reg_mr(3), rdma_accept(3), ibv_modify_qp(3), getrlimit(2).\n");
+		"Man pages: ibv_reg_mr(3), rdma_accept(3), rdma_init_qp_attr(3), getrlimit(2).\n");
 }
 
 static int parse_missing(const char *text, enum missing *missing)
@@ -289,16 +289,44 @@ static void remote_region_pack(uint8_t *wire, const struct ibv_mr *mr)
 }
 
 /*
+ * The QP has rights too, and both have to allow it: those of the region and
+ * those of the QP. rdma_accept() brings the QP up, with REMOTE_WRITE set, and then
+ * answers the client, so we see nothing of them. Here we bring it up ourselves,
+ * state by state (lesson 17 explains them), without that right. Where id has no QP
+ * rdma_accept() only answers, with the number that it is given.
+ */
+static int accept_without_right(struct rdma_cm_id *id,
+				struct rdma_conn_param *param)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT };
+	struct ibv_qp *qp = id->qp;
+	int mask, err;
+
+	for (; attr.qp_state <= IBV_QPS_RTS; attr.qp_state++) {
+		if (rdma_init_qp_attr(id, &attr, &mask))
+			return -1;
+		attr.qp_access_flags = 0;
+		errno = ibv_modify_qp(qp, &attr, mask);
+		if (errno)
+			return -1;
+	}
+	param->qp_num = qp->qp_num;
+	id->qp = NULL;
+	err = rdma_accept(id, param);
+	id->qp = qp;
+	return err;
+}
+
+/*
  * endpoint_accept(), with the region as our private data: it rides in the
  * answer to the ConnectRequest, so that the client has it when it is connected.
  */
 static int accept_client(struct server *s, enum missing missing)
 {
 	struct rdma_conn_param param = CONN_PARAM_DEFAULT;
-	struct ibv_qp_attr attr = { .qp_access_flags = 0 };
 	struct ibv_mr handed_over = *s->mr;
 	uint8_t wire[REMOTE_REGION_WIRE_SIZE];
-	int err = 0;
+	int err;
 
 	if (missing == RKEY)
 		handed_over.rkey = s->mr->lkey;
@@ -307,19 +335,10 @@ static int accept_client(struct server *s, enum missing missing)
 		deregister_region(s);
 	param.private_data = wire;
 	param.private_data_len = sizeof(wire);
-	if (rdma_accept(s->ep.id, &param)) {
-		report("rdma_accept", errno);
-		return -1;
-	}
-	/*
-	 * The QP has rights too, and both have to allow it: those of the
-	 * region and those of the QP. The CM has set REMOTE_WRITE, so we see
-	 * nothing of them unless we take it away.
-	 */
-	if (missing == QP_RIGHT)
-		err = ibv_modify_qp(s->ep.id->qp, &attr, IBV_QP_ACCESS_FLAGS);
+	err = missing == QP_RIGHT ? accept_without_right(s->ep.id, &param) :
+				    rdma_accept(s->ep.id, &param);
 	if (err) {
-		report("ibv_modify_qp", err);
+		report("rdma_accept", errno);
 		return -1;
 	}
 	if (endpoint_wait_event(&s->ep, RDMA_CM_EVENT_ESTABLISHED))

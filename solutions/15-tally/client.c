@@ -208,6 +208,14 @@ static int send_rubbish(const struct options *opt)
 			printf("rubbish was answered\n");
 	} while (ret == 0);
 out:
+	/*
+	 * A server that is very quick has had enough before its side of the
+	 * handshake is over, and then the CM calls it so.
+	 */
+	if (c.ep.connected && c.ep.event == RDMA_CM_EVENT_REJECTED) {
+		c.ep.connected = false;
+		ret = 1;
+	}
 	leave(&c);
 	return ret < 0 ? -1 : 0;
 }

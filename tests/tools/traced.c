@@ -153,7 +153,7 @@ static double by_printf(int count)
 			"\"qp\":%d,\"wr_id\":\"%d\",\"opcode\":\"%s\",\"addr\":\"%p\","
 			"\"length\":%d,\"lkey\":\"%#x\",\"rkey\":\"%#x\",\"t1\":%ld%09ld}\n",
 			(long)now.tv_sec, now.tv_nsec, "ibv_post_send",
-			(void *)line, i, i, i, "RDMA_WRITE", (void *)line, i, i,
+			(void *)&now, i, i, i, "RDMA_WRITE", (void *)&now, i, i,
 			i, (long)now.tv_sec, now.tv_nsec);
 	}
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
