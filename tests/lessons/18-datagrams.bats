@@ -104,24 +104,24 @@ client() {
 
 	begin_cases at_once "$asan/server -t 3|$asan/client -s 1025" \
 		"echo listening on nothing|$asan/client -t 2" \
-		"$asan/server|$asan/client -n 1000000" \
 		"$asan/server -w 1000|$asan/client -t 2" \
-		"$asan/server -t 2|$asan/client -n 1000000"
-	# The server dies when it has told its number: nothing says so.
-	wait_case client 2 'found: '
-	signal_cases server KILL 2
-	signal_cases client INT 2
-	# And nothing says that a client has died.
+		"$asan/server -t 5|$asan/client -n 1000000" \
+		"$asan/server|$asan/client -n 1000000"
+	# The client dies when it has been told the number: nothing says so.
+	wait_case client 3 'found: '
+	signal_cases client KILL 3
+	# Nor of a server.
 	wait_case client 4 'found: '
-	signal_cases client KILL 4
+	signal_cases server KILL 4
+	signal_cases client INT 4
 	finish_cases
 	erred client 0 "a datagram of 1025 bytes does not fit into one packet: $active_mtu"
 	said server 0 '! waited 3 s for RDMA_CM_EVENT_CONNECT_REQUEST.*' 'status 1'
 	erred client 1 "RDMA_CM_EVENT_UNREACHABLE, status 1: nobody listens on that port; start the server first, and compare the two -p"
-	erred client 2 'stopped by Interrupt'
+	erred client 4 'stopped by Interrupt'
 	# It has ten datagrams to think about, for a second each.
-	said client 3 '! asked [67] times in 2 s, and the server gives no answer: is it alive\?' 'status 1'
-	erred server 4 'waited 2 s for a datagram and none came: is the client alive?'
+	said client 2 '! asked [0-9]+ times in 2 s, and the server gives no answer: is it alive\?' 'status 1'
+	erred server 3 'waited 5 s for a datagram and none came: is the client alive?'
 
 	serve
 	freeze server
