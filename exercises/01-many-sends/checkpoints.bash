@@ -49,11 +49,11 @@ run_refused() {
 	client=(-t "$t" -m one -m two)
 }
 
-# The server has no room for the second message: its SEND fails, and the third is
+# The server has no room for the second message: its SEND fails, and the others are
 # flushed.
 run_small() {
 	server=(-t $((t + 1)) -s 2)
-	client=(-t "$t" -m one -m two -m three)
+	client=(-t "$t" -m one -m two -m three -m four -m five)
 }
 
 connects() {
@@ -78,7 +78,7 @@ together() {
 
 	posts=$(ask learner '[calls("ibv_post_send") | good[].wrs[]] | length')
 	[ "$posts" -eq 16 ] ||
-		saw "there are 16 messages, and $posts requests were posted" ||
+		saw "there were 16 messages to post, and $posts requests were posted" ||
 		return
 	early=$(ask learner '(calls("ibv_post_send") | last | .t0) as $last
 		| [calls("ibv_poll_cq")[] | select(.t0 < $last) | .wcs[]?]
@@ -98,8 +98,8 @@ completions() {
 		| [calls("ibv_poll_cq")[] | select(.t0 < $until) | .wcs[]?
 		   | .wr_id] | unique | length')
 	[ "$good" = 16 ] ||
-		saw "16 requests were posted, and before the disconnect $good of them" \
-			"(told apart by wr_id) were seen to complete"
+		saw "of 16 requests, $good (told apart by wr_id) were seen to complete" \
+			"before the disconnect"
 }
 
 messages() {

@@ -58,7 +58,7 @@ receive_first() {
 
 message() {
 	grep -qx 'message: success' "$(output peer)" && return
-	saw "the client sent at once, with rnr_retry_count 0, and this came of it:"
+	saw "the client sent at once, and its card tries once; this came of it:"
 	grep '^message: ' "$(output peer)" | sed 's/^/    /'
 	return 1
 }

@@ -13,7 +13,6 @@ struct client {
 	struct ibv_mr *mr;
 	const char *name;
 	const char *message;
-	bool patient; /* the card tries again when no receive is posted */
 	bool silent; /* no message */
 	bool rude; /* the request says nothing */
 };
@@ -21,12 +20,10 @@ struct client {
 static void usage(FILE *out)
 {
 	fprintf(out,
-		"usage: client [-a SOURCE_ADDRESS] [-p PORT] [-t SECONDS] [-n NAME] [-m TEXT] [-w] [-s | -r] SERVER_ADDRESS\n"
+		"usage: client [-a SOURCE_ADDRESS] [-p PORT] [-t SECONDS] [-n NAME] [-m TEXT] [-s | -r] SERVER_ADDRESS\n"
 		"Say who we are in the request, and SEND one message.\n"
 		"  -n, --name NAME        who we are, 1 to 27 bytes (default: Ada)\n"
 		"  -m, --message TEXT     what to send, 1 to 4096 bytes (default: HelloWorld)\n"
-		"  -w, --wait             try again when the server has no receive posted\n"
-		"                         (default: that is an error at once)\n"
 		"  -s, --silent           send nothing: leave when we are connected\n"
 		"  -r, --rude             do not say who we are\n" CLIENT_USAGE_LINES);
 }
@@ -38,7 +35,6 @@ static int parse_options(int argc, char **argv, struct options *opt,
 		COMMON_LONG_FLAGS,
 		{ "name", required_argument, NULL, 'n' },
 		{ "message", required_argument, NULL, 'm' },
-		{ "wait", no_argument, NULL, 'w' },
 		{ "silent", no_argument, NULL, 's' },
 		{ "rude", no_argument, NULL, 'r' },
 		{ NULL, 0, NULL, 0 },
@@ -47,7 +43,7 @@ static int parse_options(int argc, char **argv, struct options *opt,
 
 	c->name = "Ada";
 	c->message = "HelloWorld";
-	while ((flag = getopt_long(argc, argv, COMMON_FLAGS "n:m:wsr", longs,
+	while ((flag = getopt_long(argc, argv, COMMON_FLAGS "n:m:sr", longs,
 				   NULL)) != -1) {
 		switch (flag) {
 		case 'n':
@@ -55,9 +51,6 @@ static int parse_options(int argc, char **argv, struct options *opt,
 			break;
 		case 'm':
 			c->message = optarg;
-			break;
-		case 'w':
-			c->patient = true;
 			break;
 		case 's':
 			c->silent = true;
@@ -119,8 +112,6 @@ static int talk(struct client *c, const struct options *opt)
 		param.private_data = &hello;
 		param.private_data_len = sizeof(hello);
 	}
-	if (!c->patient)
-		param.rnr_retry_count = 0;
 	if (endpoint_open(&c->ep, opt) || endpoint_resolve(&c->ep, opt) ||
 	    endpoint_create_qp(&c->ep, 1, 1) ||
 	    endpoint_connect(&c->ep, &param))

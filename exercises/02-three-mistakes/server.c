@@ -164,7 +164,7 @@ int main(int argc, char **argv)
 	err = expect_event(event, RDMA_CM_EVENT_CONNECT_REQUEST);
 	if (!err) {
 		id = event->id;
-		if (event->param.conn.private_data_len >= sizeof(hello))
+		if (event->param.conn.private_data_len >= sizeof(struct hello))
 			hello = event->param.conn.private_data;
 	}
 	rdma_ack_cm_event(event);
@@ -225,7 +225,7 @@ int main(int argc, char **argv)
 	struct rdma_conn_param param = {
 		.private_data = &welcome,
 		.private_data_len = sizeof(welcome),
-		.rnr_retry_count = 3,
+		.rnr_retry_count = 0, /* the client's SEND is tried once */
 	};
 	if (rdma_accept(id, &param)) {
 		report("rdma_accept", errno);

@@ -182,8 +182,9 @@ static int on_connect_request(struct server *s, const struct event_copy *event)
 
 	if (why != WELCOME) {
 		/*
-		 * TODO 4: the server goes on after this. In which state is it
-		 * then, and what does the return value say?
+		 * TODO 4: the server goes on after this, and it may be serving
+		 * somebody. In which state is it then, and what does the
+		 * return value say?
 		 */
 		refuse(event->id, why);
 		enter(s, DONE);
