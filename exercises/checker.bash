@@ -379,7 +379,7 @@ holds() {
 
 # quote_lines FILE [LINES]: the end of a text, indented, and harmless
 quote_lines() {
-	tail -n "${2:-6}" "$1" | cut -c 1-160 | LC_ALL=C tr -cd '\11\12\40-\176' |
+	tail -n "${2:-6}" "$1" | cut -c 1-300 | LC_ALL=C tr -cd '\11\12\40-\176' |
 		sed 's/^/    | /'
 }
 

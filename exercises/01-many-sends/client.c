@@ -120,7 +120,7 @@ static int parse_options(int argc, char **argv, struct options *opt)
 	return 0;
 }
 
-/* The four helpers of lesson 01, as they are there. */
+/* The four helpers of lesson 01, shortened. */
 
 static int open_stop_fd(void)
 {
