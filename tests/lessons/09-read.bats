@@ -195,6 +195,8 @@ granted() {
 @test "no more READs are on the wire at a time than were granted" {
 	local grant
 
+	# All are posted before the first answer can come.
+	impair delay 20ms
 	for grant in 1 4; do
 		SERVER_ARGS="--grant $grant" SEQUENCE=$BATS_TEST_TMPDIR/sequence \
 			run tools/wire/wire 09 -- --block 1024
