@@ -250,7 +250,10 @@ wait_errors() {
 	assert_line --regexp '^400 requests of 64 bytes answered, every byte right'
 	finished 0
 	totals
-	assert_equal "$answers $dropped" '400 0'
+	assert_equal "$dropped" 0
+	# Where the acknowledgement of a client's last answer is lost, the client
+	# leaves before the server knows that the answer has arrived.
+	[ "$answers" -ge 392 ] && [ "$answers" -le 400 ]
 }
 
 @test "what is asked wrongly is answered with the usage, and nothing starts" {

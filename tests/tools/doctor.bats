@@ -359,7 +359,9 @@ on_client() {
 	# The server without its device, and two more addresses of it, with
 	# a firewall each.
 	on server sh -c 'rdma link delete rxe0; rmmod rdma_rxe
+		# Neither kind of ICMP error is held back for the other.
 		echo 0 >/proc/sys/net/ipv4/icmp_ratelimit
+		echo 0 >/proc/sys/net/ipv4/route/error_cost
 		echo 1 >/proc/sys/net/ipv4/conf/link0/forwarding
 		ip address add 10.10.10.71/32 dev link0
 		ip address add 10.10.10.72/32 dev link0
