@@ -128,7 +128,7 @@ static int parse_options(int argc, char **argv, struct client_options *opt)
 
 /*
  * Ask for DEPTH READs at a time. The two numbers are said from the speaker's
- * point of view; the CM turns them round for the listener.
+ * point of view; the CM turns them round for whoever hears them.
  */
 static int connect_server(struct client *c, const struct client_options *opt)
 {

@@ -195,7 +195,7 @@ static int accept_client(struct server *s, enum missing missing)
 		report("rdma_accept", errno);
 		return -1;
 	}
-	/* At once, before the client can read (lesson 06). */
+	/* At once; but a READ that is quicker than this is answered. */
 	if (missing == QP_RIGHT)
 		err = ibv_modify_qp(s->ep.id->qp, &attr, IBV_QP_ACCESS_FLAGS);
 	if (err) {

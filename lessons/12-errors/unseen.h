@@ -31,10 +31,12 @@ static const struct unseen {
 	{ "21 GENERAL_ERR", "what fits nowhere else; a driver's choice" },
 	{ "22 TM_ERR", "of tag matching, which SoftRoCE has not" },
 	{ "23 TM_RNDV_INCOMPLETE", "of tag matching; no error" },
-	{ "async QP_FATAL", "SoftRoCE raises none of these three, also where "
-			    "the specification wants it (bad-rkey)" },
-	{ "async QP_REQ_ERR", "see QP_FATAL" },
-	{ "async QP_ACCESS_ERR", "see QP_FATAL" },
+	{ "async QP_FATAL", "nothing that we tried on SoftRoCE raises it" },
+	{ "async QP_REQ_ERR",
+	  "the specification wants it (no-read); SoftRoCE does not raise it" },
+	{ "async QP_ACCESS_ERR",
+	  "the specification wants it (bad-rkey); of our three kernels only "
+	  "7.2 raises it" },
 	{ "async PORT_ERR", "`ip link set link0 down` on a node raises it, "
 			    "and takes the lab's wire away" },
 	{ "ROUTE_ERROR", "with RoCE there is nobody to ask for a route; the "
