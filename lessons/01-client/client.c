@@ -317,7 +317,8 @@ int main(int argc, char **argv)
 	 * address (the GID) of the peer, by ARP or neighbour discovery, and
 	 * from the route to the device of ours that leads there. It returns
 	 * at once; the answer is the event of step 5. The kernel gives up
-	 * after the time in the last argument, in milliseconds.
+	 * after the time in the last argument, in milliseconds: half of our
+	 * own deadline, so that its reason comes before our patience ends.
 	 */
 	if (rdma_resolve_addr(id, source ? source->ai_src_addr : NULL,
 			      info->ai_dst_addr, opt.timeout * 500)) {
@@ -384,8 +385,8 @@ int main(int argc, char **argv)
 	/*
 	 * Step 7: rdma_create_qp(3). The queue pair is the connection's end:
 	 * a queue of what to send and a queue of where to receive. RC is the
-	 * reliable connected type, the one that is like TCP. The capacities
-	 * are what we use, and not more: the device has to find room for them.
+	 * reliable connected type, the one that is like TCP. One of each is
+	 * enough here; the device has to find room for whatever we ask.
 	 */
 	struct ibv_qp_init_attr attr = {
 		.send_cq = cq,
