@@ -18,7 +18,10 @@
  */
 #define LOOKS 1000
 
-/* How many requests at a time we post as receives. */
+/*
+ * Receives in one call, and completions in one poll: as many as the ladder has
+ * in a batch.
+ */
 #define LIST 32
 
 struct flow {

@@ -37,7 +37,7 @@ struct plan {
 	uint32_t count; /* messages */
 	uint32_t window; /* requests in the send queue, at most */
 	uint32_t batch; /* so many in one ibv_post_send() */
-	uint32_t signal; /* every so manieth asks for a completion */
+	uint32_t signal; /* one in so many asks for a completion */
 	uint32_t max_inline; /* messages of so many bytes go in the request */
 	enum wait wait;
 };

@@ -18,7 +18,7 @@
 #define MAX_RING (16 << 20)
 #define MAX_LENGTH 65536 /* bytes of a message */
 #define MAX_COUNT 100000000 /* messages */
-#define FLUSHES 8 /* that may be on their way */
+#define FLUSHES 8 /* that may be on their way, of three requests at most */
 #define HEADS 4 /* WRITEs of the head that may be on their way */
 #define LOOKS 1000 /* before we look around once (lesson 08) */
 
