@@ -8,7 +8,7 @@
 
 #define MAX_MESSAGE 4096
 
-/* What a reject can carry at most over RC (rdma_reject(3), IB REJ message). */
+/* A reject carries 148 bytes at most (rdma_reject(3)); one is for the NUL. */
 #define MAX_REASON 147
 
 /* What we are waiting for. */
@@ -419,6 +419,7 @@ static int start(struct server *s, const struct options *opt)
 		report_address("rdma_bind_addr", info->ai_src_addr, ENODEV);
 		goto out;
 	}
+	/* Room for some that come at once: each is to hear that we are busy. */
 	if (rdma_listen(s->listener, 8)) {
 		report("rdma_listen", errno);
 		goto out;
