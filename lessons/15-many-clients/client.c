@@ -535,9 +535,10 @@ static int take_completions(struct client *c)
 }
 
 /*
- * One event of the CM. It dies with its acknowledgement, so it is acted upon
- * before that. And before it the completions: what has come before a goodbye
- * counts.
+ * One event of the CM. It is acted upon before it is acknowledged, and not after
+ * (lesson 03): its private data dies with it, and no action destroys an id, which
+ * is for next_ones() to do. And before it the completions: what has come before a
+ * goodbye counts.
  */
 static int take_event(struct client *c)
 {

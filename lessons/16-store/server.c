@@ -25,7 +25,7 @@ struct visitor {
 };
 
 struct server {
-	struct hub hub; /* the first, so that a hub is a server */
+	struct hub hub; /* first: a pointer to it is one to the server */
 	struct entry *table;
 	struct ibv_mr *mr;
 	uint32_t entries;
@@ -98,7 +98,8 @@ static int parse_options(int argc, char **argv, struct server_options *opt)
  * everything else changes, and then the new checksum comes. Whoever reads in
  * between gets bytes that do not fit their checksum.
  *
- * The two orders, release, are for compiler and CPU (lesson 08). They keep the
+ * The two orders, release, are for compiler and CPU: the writer's half of the
+ * acquire of lesson 08, what was written before is not moved behind. They keep the
  * time short in which a reader sees something that does not fit; that it does not
  * take it for whole is the checksum's doing alone, for no order is promised
  * among the bytes of a READ.
