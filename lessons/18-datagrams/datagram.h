@@ -48,7 +48,7 @@ struct ud {
 	uint32_t multicast_qpn;
 	struct rdma_cm_id *member; /* the id that is the member */
 	struct sockaddr_storage group;
-	union ibv_gid mgid; /* the group's GID, and its LID */
+	union ibv_gid mgid; /* the group's GID; its LID is for InfiniBand */
 	uint16_t mlid;
 	bool joined, attached;
 };
