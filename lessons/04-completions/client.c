@@ -431,6 +431,7 @@ static int measure(struct client *c, const char *name, wait_fn *wait_wc)
 
 static int run(struct client *c)
 {
+	/* The last one is for show_empty_event(). */
 	c->count = (c->busy + c->event) * c->rounds + c->event;
 	if (c->busy && measure(c, "busy", wait_busy))
 		return -1;

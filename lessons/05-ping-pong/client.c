@@ -117,7 +117,8 @@ static int check_wc(const struct ibv_wc *wc)
 /*
  * Bytes that depend on a message's number and on their place in it. All zeros,
  * or the same text each time, would look right as well when an old message, or
- * a piece of one, stood in the place of the new.
+ * a piece of one, stood in the place of the new. (The two factors make
+ * the bytes of neighbours unlike; nothing hangs on which numbers they are.)
  */
 static uint8_t pattern_byte(uint32_t seed, size_t i)
 {
