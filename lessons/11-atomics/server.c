@@ -127,6 +127,7 @@ static int show_device(struct server *s, struct ibv_context *verbs)
 	       device.atomic_cap == IBV_ATOMIC_GLOB ?
 		       "GLOB, atomic for the CPU as well" :
 		       "NONE");
+	/* Our clients ask for one. A few more are no harm, all are too many. */
 	s->depth = device.max_qp_rd_atom < 4 ? device.max_qp_rd_atom : 4;
 	if (device.atomic_cap != IBV_ATOMIC_NONE)
 		return 0;

@@ -6,7 +6,7 @@
  */
 #include "pingpong.h"
 
-#define DEFAULT_WINDOW 128
+#define DEFAULT_WINDOW 128 /* as perftest has it: its tx_depth */
 #define MAX_LADDER_SIZE 4096 /* the last rung has sixteen times as much */
 
 struct client_options {

@@ -22,7 +22,7 @@
 #define TERMS_SIZE (8 + 16 + 16)
 
 #define KEY_MAX 32
-#define VALUE_MAX 456
+#define VALUE_MAX 456 /* so that an entry has 512 bytes */
 
 /* A key stands at its home or in one of the places behind it, so many in all. */
 #define PROBES 8
