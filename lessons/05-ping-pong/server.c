@@ -324,11 +324,13 @@ static int accept_client(struct endpoint *ep, const struct server_options *opt)
 	/*
 	 * rdma_accept() has taken the QP to RTS, and has set the timer to 0 on
 	 * the way, the code of the longest time. This is one of the few things
-	 * that may be changed in RTS (ibv_modify_qp(3)).
+	 * that may be changed in RTS (ibv_modify_qp(3)). EINVAL: the client was
+	 * quick, and its first message was such that the QP is in the error
+	 * state. A completion says so.
 	 */
 	if (opt->min_rnr_timer >= 0) {
 		err = ibv_modify_qp(ep->id->qp, &attr, IBV_QP_MIN_RNR_TIMER);
-		if (err) {
+		if (err && err != EINVAL) {
 			report("ibv_modify_qp", err);
 			return -1;
 		}

@@ -378,8 +378,12 @@ static int accept_client(struct server *s, struct client *c)
 		report("rdma_accept", errno);
 		return -1;
 	}
+	/*
+	 * EINVAL: the client was quick, and its first message was such that the
+	 * QP is in the error state. A completion says so.
+	 */
 	err = ibv_modify_qp(c->id->qp, &attr, IBV_QP_MIN_RNR_TIMER);
-	if (err) {
+	if (err && err != EINVAL) {
 		report("ibv_modify_qp", err);
 		return -1;
 	}
