@@ -76,7 +76,8 @@ static int parse_options(int argc, char **argv, struct client_options *opt)
 /*
  * The text: that of the command line, or letters, the same ones every time.
  * Both end with a NUL, which is one of the bytes that are written; without it
- * the server could not tell where the text ends. (0 bytes have no NUL.)
+ * the server could not tell where the text ends. (0 bytes have no NUL. There
+ * is one byte more than the text needs, since a region has to have one.)
  */
 static int make_text(struct client *c, const struct client_options *opt)
 {
@@ -234,6 +235,7 @@ static int run(struct client *c, const struct client_options *opt)
 {
 	struct rdma_conn_param param = CONN_PARAM_DEFAULT;
 
+	/* Two requests under way, the WRITE and the SEND; nothing is received. */
 	if (make_text(c, opt) || endpoint_open(&c->ep, &opt->common) ||
 	    endpoint_resolve(&c->ep, &opt->common) ||
 	    endpoint_create_qp(&c->ep, 2, 0) || register_memory(c) ||

@@ -24,7 +24,12 @@ struct server {
 	struct ibv_mr *buffer_mr;
 	_Atomic uint64_t doorbell; /* and, from lesson 08 on, here */
 	struct ibv_mr *doorbell_mr;
-	char message[64]; /* the SEND comes here */
+	/*
+	 * The SEND comes here. There is room for more than the 16 bytes of the
+	 * notice: what is a little longer is then seen and named, and not an
+	 * error of the receive.
+	 */
+	char message[64];
 	struct ibv_mr *message_mr;
 };
 
