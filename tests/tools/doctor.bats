@@ -140,7 +140,7 @@ on_client() {
 	says OK port 'rxe0 port 1, on link0: active$'
 	says OK gid 'rxe0: each address of link0 has its RoCE v2 GID: 10.10.10.2 is GID [0-9]+$'
 	says OK mtu 'rxe0: active_mtu 1024, MTU of link0 1500$'
-	says OK memory 'rxe0: 2048 KiB were registered'
+	says OK memory 'rxe0: 8192 KiB were registered'
 	says OK cm "the connection manager of this machine answers at $ADDR_CLIENT$"
 	says OK subnet 'no two cards'
 	says OK firewall 'no rule'
@@ -207,7 +207,7 @@ on_client() {
 			$doctor --peer 203.0.113.1'
 	part user
 	says FAIL open 'rxe0: /dev/infiniband/uverbs0 cannot be opened: its mode is 0600, its owner user 0$'
-	says FAIL memory 'rxe1: ibv_reg_mr of 2048 KiB: Cannot allocate memory; ulimit -l says 64 KiB$'
+	says FAIL memory 'rxe1: ibv_reg_mr of 8192 KiB: Cannot allocate memory; ulimit -l says 64 KiB$'
 	says FAIL cm '/dev/infiniband/rdma_cm cannot be opened: its mode is 0600, its owner user 0$'
 	says WARN subnet 'two cards in one subnet: 10.10.10.0/24 on'
 	says OK firewall 'no firewall is on, as far as a user can tell'

@@ -14,10 +14,10 @@
 #include <sys/stat.h>
 
 /*
- * What one program of a lesson registers at the most: the buffer of 1 MiB of
- * lessons 06 to 08, and some more.
+ * What one program of a lesson registers at the most, without a flag: the pool
+ * of lesson 05's server, 8 slots of 1 MiB.
  */
-#define NEEDED (2 << 20)
+#define NEEDED (8 << 20)
 
 /* The vendor number of those who have none: SoftRoCE's. */
 #define NO_VENDOR 0xffffff
