@@ -491,7 +491,7 @@ int main(int argc, char **argv)
 		.lkey = mr->lkey,
 	};
 	struct ibv_send_wr *bad, wr = {
-		.wr_id = 14,
+		.wr_id = 14, /* any number; the completion brings it back */
 		.sg_list = &sge,
 		.num_sge = length ? 1 : 0,
 		.opcode = IBV_WR_SEND,

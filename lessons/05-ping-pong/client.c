@@ -7,7 +7,7 @@
 #include <rdma_common.h>
 
 #define MAX_SIZE (1 << 20)
-#define MAX_WINDOW 32
+#define MAX_WINDOW 32 /* the server can have as many slots */
 
 struct client_options {
 	struct options common;

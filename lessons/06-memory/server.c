@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#define MAX_SIZE (64 << 20)
+#define MAX_SIZE (64 << 20) /* enough for ENOMEM: see the README */
 
 /* The number that the bytes are made of: the client writes the same pattern. */
 #define SEED 6
