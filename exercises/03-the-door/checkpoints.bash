@@ -12,6 +12,7 @@ checkpoint versions door 2 "Who speaks another version is refused, and told so"
 checkpoint goes_on door 3 "After that the next client is let in and served"
 checkpoint destroyed door 4 "Nothing is left over of those who were refused"
 checkpoint busy crowd 5 "A second client meanwhile is told that it is busy"
+checkpoint early slow 3 "So is one who comes while the first is being let in, and the first comes in"
 checkpoint no_sanitizer_report asan sanitizer "The sanitizers find nothing"
 checkpoint no_warnings - warnings "The compiler warns of nothing"
 
@@ -29,6 +30,11 @@ run_door() {
 run_crowd() {
 	run_good
 	client=(-t "$t" -k crowd)
+}
+
+run_slow() {
+	run_good
+	client=(-t "$t" -k slow)
 }
 
 run_asan() {
@@ -80,11 +86,27 @@ destroyed() {
 	events_acknowledged && nothing_left
 }
 
-busy() {
-	answer crowd "let in" &&
-		answer good "refused, status 28, it says 52444d4100030003" ||
-		return
-	grep -qx 'message: success' "$(output peer)" ||
+# both_answered KIND: the first client, of this kind, was let in, the other told
+# that it is busy
+both_answered() {
+	answer "$1" "let in" &&
+		answer good "refused, status 28, it says 52444d4100030003"
+}
+
+first_is_served() {
+	grep -qx "message: success" "$(output peer)" ||
 		saw "the first client's message did not get through" || return
 	exit_status 0 && nothing_left
+}
+
+busy() {
+	both_answered crowd && first_is_served
+}
+
+# The client knocks a second time after the server has accepted the first, and
+# before the server can know that the first is in.
+early() {
+	# Whoever goes by something that is only set later lets both in.
+	! grep -qx "good: let in" "$(output peer)" || fits 5
+	both_answered slow && first_is_served
 }

@@ -28,14 +28,15 @@ static void usage(FILE *out)
 		"                         new      a hello, version 4\n"
 		"                         swapped  version 3, with its bytes the wrong way round\n"
 		"                         good     version 3: send a message when we are let in\n"
-		"                         crowd    the same, and somebody good knocks meanwhile\n" CLIENT_USAGE_LINES);
+		"                         crowd    the same, and somebody good knocks meanwhile\n"
+		"                         slow     the same, and somebody good knocks before we have come in\n" CLIENT_USAGE_LINES);
 }
 
 static bool is_kind(const char *kind)
 {
 	static const char *const kinds[] = { "empty", "foreign", "old",
 					     "new",   "swapped", "good",
-					     "crowd" };
+					     "crowd", "slow" };
 	size_t i;
 
 	for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
@@ -150,6 +151,19 @@ static int send_message(struct client *c)
 	return check_wc(&wc);
 }
 
+static int knock(const struct options *opt, const char *kind);
+
+/*
+ * The answer to us is there, so the server has accepted. It does not know yet that
+ * we are in: rdma_get_cm_event says so to it when it takes the answer. Whoever
+ * knocks now finds the server between the two, however quick or slow it is.
+ */
+static void knock_before_us(struct endpoint *ep, const struct options *opt)
+{
+	if (wait_readable(ep->channel->fd, ep->stop_fd, ep->timeout * 1000) > 0)
+		knock(opt, "good");
+}
+
 /* Returns 1 when we were let in and all went well, 0 when we were refused. */
 static int knock(const struct options *opt, const char *kind)
 {
@@ -170,6 +184,8 @@ static int knock(const struct options *opt, const char *kind)
 		report("rdma_connect", errno);
 		goto out;
 	}
+	if (!strcmp(kind, "slow"))
+		knock_before_us(&client.ep, opt);
 	ret = wait_for_answer(&client.ep, kind);
 	if (ret == 1 && !strcmp(kind, "crowd"))
 		knock(opt, "good");
