@@ -1338,6 +1338,33 @@ static inline int remote_region_unpack(struct remote_region *region,
 	return -1;
 }
 
+/*
+ * accept_without_right - rdma_accept(3), but the QP of ID allows its peer nothing
+ *
+ * For those who want to see what is refused then. Returns 0, or -1 with errno.
+ */
+static inline int accept_without_right(struct rdma_cm_id *id,
+				       struct rdma_conn_param *param)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT };
+	struct ibv_qp *qp = id->qp;
+	int mask, err;
+
+	for (; attr.qp_state <= IBV_QPS_RTS; attr.qp_state++) {
+		if (rdma_init_qp_attr(id, &attr, &mask))
+			return -1;
+		attr.qp_access_flags = 0;
+		attr.max_dest_rd_atomic = param->responder_resources;
+		errno = ibv_modify_qp(qp, &attr, mask);
+		if (errno)
+			return -1;
+	}
+	param->qp_num = qp->qp_num;
+	id->qp = NULL;
+	err = rdma_accept(id, param);
+	id->qp = qp;
+	return err;
+}
 #endif /* LESSON > 6 */
 
 #if LESSON > 15

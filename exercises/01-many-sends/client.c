@@ -205,7 +205,7 @@ static int wait_completion(struct ibv_cq *cq, int cm_fd, int stop_fd,
 			return -1;
 	}
 	if (n < 0) {
-		report("ibv_poll_cq", errno);
+		report("ibv_poll_cq", EIO);
 		return -1;
 	}
 	return 0;

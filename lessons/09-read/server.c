@@ -183,23 +183,17 @@ static int accept_client(struct server *s, enum missing missing)
 {
 	uint8_t wire[REMOTE_REGION_WIRE_SIZE];
 	struct rdma_conn_param param = CONN_PARAM_DEFAULT;
-	struct ibv_qp_attr attr = { .qp_access_flags = 0 };
-	int err = 0;
+	int err;
 
 	remote_region_pack(wire, s->mr);
 	param.private_data = wire;
 	param.private_data_len = sizeof(wire);
 	param.responder_resources = s->granted; /* READs that we answer */
 	param.initiator_depth = 0; /* READs that we make ourselves */
-	if (rdma_accept(s->ep.id, &param)) {
-		report("rdma_accept", errno);
-		return -1;
-	}
-	/* At once; but a READ that is quicker than this is answered. */
-	if (missing == QP_RIGHT)
-		err = ibv_modify_qp(s->ep.id->qp, &attr, IBV_QP_ACCESS_FLAGS);
+	err = missing == QP_RIGHT ? accept_without_right(s->ep.id, &param) :
+				    rdma_accept(s->ep.id, &param);
 	if (err) {
-		report("ibv_modify_qp", err);
+		report("rdma_accept", errno);
 		return -1;
 	}
 	if (endpoint_wait_event(&s->ep, RDMA_CM_EVENT_ESTABLISHED))
