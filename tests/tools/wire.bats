@@ -185,6 +185,5 @@ names() {
 }
 
 @test "the pictures in the lessons are of what runs today" {
-	compgen -G 'lessons/*/wire.svg' >/dev/null || skip "none is drawn yet"
 	tools/wire/figures --check
 }
