@@ -39,6 +39,7 @@ struct datagram {
 
 struct ud {
 	struct endpoint ep;
+	int cm_fd; /* wait for the CM as well: its channel, or -1 */
 	uint32_t recvs; /* receives that are posted */
 	uint8_t *memory; /* a slot for each receive, then for each SEND */
 	struct ibv_mr *mr;
@@ -110,6 +111,7 @@ static inline int ud_create_qp(struct ud *u)
 		report("ibv_create_cq", errno);
 		return -1;
 	}
+	u->cm_fd = -1;
 	attr.send_cq = ep->cq;
 	attr.recv_cq = ep->cq;
 	if (rdma_create_qp(ep->id, ep->pd, &attr)) {
@@ -145,8 +147,9 @@ static inline int ud_post_receives(struct ud *u)
  * ud_wait - the next completion, LIMIT_MS milliseconds at the most
  *
  * As endpoint_wait_wc() of lesson 04, but that nothing has come is no fault
- * here: it returns 1 then. 0: WC is a datagram that was received. Completions
- * of SENDs are counted, and go no further.
+ * here: it returns 1 then, and so it does when the CM has something to say. 0:
+ * WC is a datagram that was received. Completions of SENDs are counted, and go
+ * no further.
  */
 static inline int ud_wait(struct ud *u, struct ibv_wc *wc, long long limit_ms)
 {
@@ -176,10 +179,12 @@ static inline int ud_wait(struct ud *u, struct ibv_wc *wc, long long limit_ms)
 			armed = true;
 			continue; /* look again: lesson 04 */
 		}
-		ready = wait_readable(u->ep.comp_channel->fd, u->ep.stop_fd,
-				      left);
-		if (ready < 0 || (ready > 0 && endpoint_take_notice(&u->ep)))
+		ready = wait_either(u->ep.comp_channel->fd, u->cm_fd,
+				    u->ep.stop_fd, left);
+		if (ready < 0 || ((ready & 1) && endpoint_take_notice(&u->ep)))
 			return -1;
+		if (ready & 2)
+			return 1;
 		armed = false;
 	}
 }

@@ -122,14 +122,47 @@ out:
  * Answer the client's question which queue pair is behind this port. For this
  * side that is the end of it: no ESTABLISHED comes, and no DISCONNECTED.
  */
-static int tell_qp(struct server *s)
+static int tell_qp(struct server *s, struct rdma_cm_id *id)
 {
 	struct rdma_conn_param param = { .qp_num = s->u.ep.id->qp->qp_num };
 
-	if (!rdma_accept(s->u.ep.id, &param))
+	if (!rdma_accept(id, &param))
 		return 0;
 	report("rdma_accept", errno);
 	return -1;
+}
+
+/*
+ * Has the CM something to say? Its question and its answer are datagrams too, and
+ * get lost like any other: then our client asks once more, with a new id and the
+ * same address, and is told the same. Somebody else is refused, which
+ * rdma_destroy_id() does when the question has no answer.
+ */
+static int tell_again(struct server *s)
+{
+	struct endpoint *ep = &s->u.ep;
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *id;
+	int ret, ready = wait_readable(ep->channel->fd, ep->stop_fd, 0);
+	bool asked;
+
+	if (ready <= 0)
+		return ready;
+	if (rdma_get_cm_event(ep->channel, &event)) {
+		report("rdma_get_cm_event", errno);
+		return -1;
+	}
+	id = event->id;
+	asked = event->event == RDMA_CM_EVENT_CONNECT_REQUEST;
+	rdma_ack_cm_event(event);
+	if (!asked)
+		return 0;
+	ret = memcmp(rdma_get_peer_addr(id), rdma_get_peer_addr(ep->id),
+		     sizeof(struct sockaddr_in6)) ?
+		      0 :
+		      tell_qp(s, id);
+	rdma_destroy_id(id);
+	return ret;
 }
 
 /*
@@ -235,7 +268,7 @@ static int serve(struct server *s)
 
 	for (;;) {
 		ret = ud_wait(&s->u, &wc, deadline - now_ms());
-		if (ret < 0 || (ret == 0 && take(s, &wc)))
+		if (ret < 0 || (ret == 0 && take(s, &wc)) || tell_again(s))
 			return -1;
 		if (ret == 0)
 			deadline = now_ms() +
@@ -285,8 +318,9 @@ static int run(struct server *s, const struct server_options *opt)
 		return -1;
 	if (opt->group && ud_join(&s->u, opt->group))
 		return -1;
-	if (tell_qp(s))
+	if (tell_qp(s, s->u.ep.id))
 		return -1;
+	s->u.cm_fd = s->u.ep.channel->fd;
 	printf("told the client our QP number 0x%x\n", s->u.ep.id->qp->qp_num);
 	if (serve(s))
 		return -1;
