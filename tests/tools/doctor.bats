@@ -11,6 +11,17 @@ load ../helpers
 doctor=tools/doctor/doctor
 
 setup_file() {
+	local folder
+
+	unpacked=
+	# The node's own module files, as the lab has unpacked them for its kernel.
+	release=$(on client uname -r)
+	for folder in build/kernel/*/; do
+		[[ ! -e $folder/spare/order || $(<"$folder/version") != "$release" ]] ||
+			unpacked=${folder%/}
+	done
+	[[ $unpacked ]] || fail "no modules of $release in build/kernel"
+	export release unpacked
 	make -s -C tools/doctor WERROR=1
 	make -s -C tools/doctor WERROR=1 O=../../build/doctor-asan OPT=-O1 \
 		SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
@@ -21,56 +32,52 @@ setup_file() {
 mend='
 	PATH=$PATH:/usr/sbin:/sbin
 	me=$(hostname | sed "s/server/1/; s/client/2/")
+	modules=$0/modules
+	[ ! -e /tmp/rdma ] || mv /tmp/rdma /usr/bin/rdma
 	[ ! -e /sys/class/infiniband/rxe1 ] || rdma link delete rxe1
-	[ -e /sys/module/crc32_generic ] || [ -z "$0" ] || insmod "$0" || true
-	[ -e /sys/module/rdma_rxe ] || insmod "$1"
+	[ ! -e /sys/module/nf_tables ] || nft flush ruleset
+	[ -e /sys/module/crc32_generic ] || [ ! -e $modules/crc32_generic.ko ] ||
+		insmod $modules/crc32_generic.ko
+	[ -e /sys/module/rdma_rxe ] || insmod $modules/rdma_rxe.ko
 	[ ! -e /tmp/socat ] || mv /tmp/socat /usr/bin/socat
 	[ ! -e /tmp/uverbs0 ] || mv /tmp/uverbs0 /dev/infiniband/uverbs0
 	[ ! -e /tmp/rdma_cm ] || mv /tmp/rdma_cm /dev/infiniband/rdma_cm
-	rm -rf /dev/kvm /tmp/fake
+	rm -rf /dev/kvm /tmp/fake build/kernel/no-kvm-*
 	for address in 10.10.10.77/24 10.9.0.1/24 10.9.0.1/32; do
 		ip address del $address dev host0 2>/dev/null
 	done
-	echo 0 >/proc/sys/net/ipv4/conf/link0/forwarding
+	echo 1000 >/proc/sys/net/ipv4/icmp_ratelimit
 	ip link set link0 up mtu 1500
 	ip address flush dev link0 scope global
 	ip address add 10.10.10.$me/24 dev link0
 	ip -6 address replace fd10::$me/64 dev link0 nodad
-	ip rule list | grep -q 4791 && {
-		ip rule add pref 0 table local
-		ip rule del pref 5
-		ip rule del pref 6
-		ip rule del pref 10
-	}
 	[ -e /sys/class/infiniband/rxe0 ] ||
 		rdma link add rxe0 type rxe netdev link0
 	chmod 666 /dev/infiniband/*'
 
-# The node's own module files, as the lab has unpacked them for its kernel.
-module() {
-	local release file
-
-	release=$(on client uname -r)
-	for file in build/kernel/*/modules/"$1".ko; do
-		[[ $(/sbin/modinfo -F vermagic "$file") != "$release "* ]] ||
-			echo "$file"
-	done | head -n 1
-}
+# firewall FOLDER, on a node: takes rules for nftables from stdin. The kernel modules
+# for that are in FOLDER.
+firewall='
+	PATH=$PATH:/usr/sbin:/sbin
+	firewall() {
+		[ -e /sys/module/nf_tables ] || while read -r file; do
+			insmod "$1/$file"
+		done <"$1/order"
+		nft -f -
+	}'
 
 broken=
 
 # breaks NODE...: what a test has to say before it breaks one
 breaks() {
 	broken=$*
-	rxe=$(module rdma_rxe)
-	crc=$(module crc32_generic)
 }
 
 teardown() {
 	local node
 
 	for node in $broken; do
-		on "$node" sh -c "$mend" "$crc" "$rxe" || true
+		on "$node" sh -c "$mend" "$unpacked" || true
 	done
 	assert_nothing_left
 }
@@ -93,11 +100,11 @@ part() {
 # printed is in $whole, each run after a line `== NAME`.
 #	run NAME CMD...	runs it and prints that
 #	half NAME CMD..	the same for the C half, in the words of the doctor
-#	fake NAME	a program in /tmp/fake, from stdin
+#	firewall FOLDER	see above
+#	fake NAME	a program in /tmp/fake, from stdin: a stand-in for what a node cannot have
 on_client() {
-	whole=$(LIMIT=90 on client sh -c '
+	whole=$(LIMIT=90 on client sh -c "$firewall"'
 		doctor=tools/doctor/doctor verbs=build/doctor/verbs
-		PATH=$PATH:/usr/sbin:/sbin
 		run() {
 			echo "== $1"
 			shift
@@ -122,9 +129,18 @@ on_client() {
 	on_client '
 		state="ip address | grep -v valid_lft; ip route; ip rule; rdma link
 			ls /sys/module; ls -l /dev/infiniband"
+		# What a firewall needs is there to be loaded.
+		here=/lib/modules/$(uname -r)
+		[ -e "$here" ] || {
+			mkdir -p "$here"
+			cp "$2"/*.ko "$here"
+			depmod 2>/dev/null
+			made=1
+		}
 		run before sh -c "$state"
 		run healthy $doctor --peer "$1"
-		run after sh -c "$state"' "$ADDR_SERVER"
+		run after sh -c "$state"
+		[ -z "$made" ] || rm -r "$here"' "$ADDR_SERVER" "$unpacked/spare"
 	part before
 	before=$output
 	assert_line --partial 'link rxe0/1 state ACTIVE'
@@ -175,19 +191,26 @@ on_client() {
 	breaks client
 	# shellcheck disable=SC2016 # expanded on the node
 	on_client '
-		echo "$1" | fake nft
+		firewall "$1" <<-END
+			table inet filter {
+				chain input {
+					type filter hook input priority filter; policy drop;
+					tcp dport 22 accept
+				}
+			}
+			END
 		ip address flush dev link0 scope global
 		rdma link add rxe1 type rxe netdev host0
-		run warnings env PATH=/tmp/fake:$PATH $doctor' \
-		'#!/bin/sh
-		echo "	chain input {
-			type filter hook input priority filter; policy drop;
-			tcp dport 22 accept"'
+		# There is no KVM in a node: a file that can be opened, as the lab would find it.
+		mknod /dev/kvm c 1 3
+		: >build/kernel/no-kvm-$(cat /proc/sys/kernel/random/boot_id)
+		run warnings $doctor' "$unpacked/spare"
 	part warnings
 	says WARN firewall 'what comes in is dropped unless a rule accepts it, and no rule names UDP port 4791$'
 	says WARN nat 'host0 has the address 10.0.2.15'
 	says WARN gid 'rxe0: link-local only: link0 has no IPv4 or global IPv6 address$'
 	says OK device 'rxe1: SoftRoCE$'
+	says WARN kvm '/dev/kvm can be opened, and no node has booted with it'
 	assert_line 'status 0'
 }
 
@@ -223,8 +246,16 @@ on_client() {
 	on_client '
 		half driver unshare -m sh -c \
 			"mount -t tmpfs none /etc/libibverbs.d; $verbs"
+		half name $verbs peer nobody.invalid 10120
+		half zone $verbs peer fe80::1 10120
 		mv /dev/infiniband/uverbs0 /tmp/uverbs0
-		run files $doctor --peer 10.0.2.2
+		mv /usr/bin/rdma /tmp/rdma
+		mv /usr/bin/socat /tmp/socat
+		# A node has no systemd to ask.
+		printf "#!/bin/sh\n[ \$3 = nftables ]\n" | fake systemctl
+		run files setpriv --reuid=65534 --regid=65534 --clear-groups \
+			env "PATH=/tmp/fake:$PATH" $doctor --peer 10.0.2.2
+		mv /tmp/rdma /usr/bin/rdma
 		mv /tmp/uverbs0 /dev/infiniband/uverbs0
 
 		# Two of the same address: with the one goes the GID of both.
@@ -255,6 +286,13 @@ on_client() {
 	says FAIL device 'the kernel has rxe0, and there is no /dev/infiniband/uverbs\*'
 	says FAIL peer-route 'the way to 10.0.2.2 is by host0, and no RDMA device sits on that$'
 	says WARN kvm 'no /dev/kvm'
+	says WARN tools 'there is no program rdma'
+	says WARN firewall 'nftables is on, and only root may see its rules'
+	says WARN lab 'for make run LAB=vm is missing: socat$'
+	part name
+	says FAIL peer-cm 'nobody.invalid is no name or address that is known here$'
+	part zone
+	says FAIL peer-cm 'a link-local address needs its zone$'
 	part port
 	says FAIL port 'rxe0 port 1, on link0: '
 	assert_line --partial 'fix: sudo ip link set link0 up'
@@ -269,28 +307,48 @@ on_client() {
 		rm -f /.dockerenv /run/.containerenv
 		rdma link delete rxe0
 		rmmod crc32_generic || true
-		printf "#!/bin/sh\n[ \"\$3\" = rdma_rxe ]\n" | fake modprobe
-		printf "#!/bin/sh\necho 6.1.0\n" | fake uname
-		run device env "PATH=/tmp/fake:$PATH" $doctor
-		rm -r /tmp/fake
+		# A newer kernel has it built in, and is to take itself for an old one.
+		[ -e "$1/../modules/crc32_generic.ko" ] ||
+			printf "#!/bin/sh\necho 6.1.0\n" | fake uname
+		firewall "$1" <<-END
+			table inet filter {
+				chain input {
+					type filter hook input priority filter; policy drop;
+					tcp dport 22 accept
+					udp dport 4791 accept
+				}
+			}
+			END
+		# The host may have modules of the same kernel.
+		run device unshare -m sh -c "
+			[ ! -e /lib/modules ] || mount -t tmpfs none /lib/modules
+			PATH=/tmp/fake:\$PATH $doctor"
+		rm -rf /tmp/fake
 
 		rmmod rdma_rxe
 		mv /usr/bin/socat /tmp/socat
 		echo "not a library" >/tmp/library
 		echo "127.0.1.1 client" >/tmp/hosts
+		# No Debian that is still served has an rdma so old, and no node a kernel so
+		# old: setarch lets it say that it is.
 		printf "#!/bin/sh\necho Usage: rdma link show\n" | fake rdma
-		echo "$1" | fake nft
+		firewall "$1" <<-END
+			flush ruleset
+			table inet filter {
+				chain input {
+					type filter hook input priority filter; policy accept;
+					udp dport 4791 drop
+				}
+			}
+			END
 		run module unshare -m sh -c "mount --bind /tmp/hosts /etc/hosts
 			mount --bind /tmp/library \
 				\$(readlink -f /usr/lib/*/librdmacm.so.1)
-			PATH=/tmp/fake:\$PATH setarch -R --uname-2.6 $doctor"' \
-		'#!/bin/sh
-		echo "	chain input {
-			type filter hook input priority filter; policy accept;
-			udp dport 4791 drop"'
+			PATH=/tmp/fake:\$PATH setarch -R --uname-2.6 $doctor"' "$unpacked/spare"
 	part device
 	says OK module 'rdma_rxe is loaded$'
 	says FAIL crc32 'the kernel has no crc32'
+	says OK firewall 'no rule that shuts UDP port 4791$'
 	says FAIL device 'no RDMA device$'
 	assert_line 'status 1'
 	assert_line --partial 'itself (LAB=native)? no.'
@@ -318,35 +376,34 @@ on_client() {
 			run "$1" unshare -m bash -c "
 				[ ! -e /tmp/os-release ] ||
 					mount --bind /tmp/os-release /etc/os-release
+				mount -t tmpfs none /lib/modules
+				$2
 				. lab/module.bash
 				why_no_module rdma_rxe
 				echo \"\$why\"
 				echo \"\$cure\""
 		}
-		kernel() {
-			printf "#!/bin/sh\necho %s\n" "$1" | fake uname
-		}
-		PATH=/tmp/fake:$PATH
+		mkdir -p /lib/modules
 		rm -f /.dockerenv /run/.containerenv
-		kernel 5.15.90.1-microsoft-standard-WSL2
-		why wsl
-		kernel 6.1.0-20-cloud-amd64
-		why cloud
-		kernel 6.8.0-31-generic
+		why upgraded
+		why other "mkdir /lib/modules/$(uname -r)"
 		echo ID=ubuntu >/tmp/os-release
 		why ubuntu
 		rm /tmp/os-release
-		why upgraded
-		mkdir -p /lib/modules/6.8.0-31-generic
-		why other
-		rm -r /lib/modules/6.8.0-31-generic /tmp/fake
 		touch /run/.containerenv
 		why container
-		rm /run/.containerenv'
+		rm /run/.containerenv
+		# Neither of these kernels could be a node that is to have SoftRoCE.
+		PATH=/tmp/fake:$PATH
+		printf "#!/bin/sh\necho 5.15.90.1-microsoft-standard-WSL2\n" | fake uname
+		why wsl
+		printf "#!/bin/sh\necho 6.1.0-20-cloud-amd64\n" | fake uname
+		why cloud
+		rm -r /tmp/fake'
 	for kernel in wsl:"WSL2's kernel" cloud:"Debian's cloud kernel" \
-		ubuntu:'sudo apt install linux-modules-extra-6.8.0-31-generic' \
-		upgraded:'no modules of the running kernel' \
-		other:'this kernel (6.8.0-31-generic) is built without it' \
+		ubuntu:"sudo apt install linux-modules-extra-$release" \
+		upgraded:"no modules of the running kernel ($release)" \
+		other:"this kernel ($release) is built without it" \
 		container:'this is a container, which uses the kernel of its host'; do
 		part "${kernel%%:*}"
 		[[ $output == *"${kernel#*:}"* && ${lines[2]} == 'status 0' ]] ||
@@ -358,17 +415,22 @@ on_client() {
 	breaks server client
 	# The server without its device, and two more addresses of it, with
 	# a firewall each.
-	on server sh -c 'rdma link delete rxe0; rmmod rdma_rxe
-		# Neither kind of ICMP error is held back for the other.
+	on server sh -c "$firewall"'
+		rdma link delete rxe0
+		rmmod rdma_rxe
+		# No ICMP error is held back for the one before.
 		echo 0 >/proc/sys/net/ipv4/icmp_ratelimit
-		echo 0 >/proc/sys/net/ipv4/route/error_cost
-		echo 1 >/proc/sys/net/ipv4/conf/link0/forwarding
 		ip address add 10.10.10.71/32 dev link0
 		ip address add 10.10.10.72/32 dev link0
-		ip rule add pref 10 table local
-		ip rule add pref 5 iif link0 to 10.10.10.71 ipproto udp dport 4791 type blackhole
-		ip rule add pref 6 iif link0 to 10.10.10.72 ipproto udp dport 4791 type prohibit
-		ip rule del pref 0'
+		firewall "$0" <<-END
+			table ip filter {
+				chain input {
+					type filter hook input priority filter; policy accept;
+					ip daddr 10.10.10.71 udp dport 4791 drop
+					ip daddr 10.10.10.72 udp dport 4791 reject with icmp type admin-prohibited
+				}
+			}
+			END' "$unpacked/spare"
 	# They wait at the same time.
 	# shellcheck disable=SC2016 # expanded on the node
 	on_client '
@@ -378,9 +440,10 @@ on_client() {
 		half none $verbs peer 10.10.10.1 10120 >/tmp/none &
 		half drop $verbs peer 10.10.10.71 10120 >/tmp/drop &
 		half reject $verbs peer 10.10.10.72 10120 >/tmp/reject &
+		half serve $verbs serve 10124 1 >/tmp/serve &
 		run nobody $doctor --peer 10.10.10.99
 		wait
-		cat /tmp/none /tmp/drop /tmp/reject'
+		cat /tmp/none /tmp/drop /tmp/reject /tmp/serve'
 	part none
 	says FAIL peer-udp '10.10.10.1 says that nobody has UDP port 4791 \(Connection refused\)$'
 	assert_line --partial 'fix: make softroce on the other machine'
@@ -390,6 +453,8 @@ on_client() {
 	says FAIL peer-cm '10.10.10.71: no answer to a connection request in 10 s$'
 	part reject
 	says FAIL peer-udp 'UDP port 4791 of 10.10.10.72: No route to host$'
+	part serve
+	says FAIL serve 'no doctor came, or its connection failed$'
 	part mtu
 	says FAIL mtu 'rxe0: active_mtu 256 makes packets of 316 bytes, and the MTU of link0 is 300$'
 	part nobody
@@ -398,12 +463,26 @@ on_client() {
 	assert_line 'status 1'
 }
 
-@test "doctor: a doctor over there, and a peer that cannot take a message" {
+@test "doctor: a doctor over there, a peer that cannot take a message, long packets that are lost" {
+	breaks server
+	on server sh -c "$firewall"'
+		ip address add 10.10.10.73/32 dev link0
+		firewall "$0" <<-END
+			table ip filter {
+				chain input {
+					type filter hook input priority filter; policy accept;
+					ip daddr 10.10.10.73 udp dport 4791 udp length > 600 drop
+				}
+			}
+			END' "$unpacked/spare"
+	start server far build/doctor/verbs serve 10123 30
 	start server served env DOCTOR_BUILD=build/doctor-asan $doctor --serve
 	# It greets as a doctor does, and has no receive.
 	start server bad build/peers/badserver -p 10122 --receives 0 \
 		--private hex:444f43544f523031 --at established --do stall
 	wait_line bad "^listening on "
+	wait_line far '^listening on '
+	start client long build/doctor/verbs peer 10.10.10.73 10123
 	start client probe build/doctor/verbs peer "$ADDR_SERVER" 10122
 	wait_line served '^waiting for a minute'
 	run -0 on client build/doctor-asan/verbs peer "$ADDR_SERVER" 10120
@@ -417,6 +496,11 @@ on_client() {
 	signal_job bad KILL
 	finish probe
 	assert_equal "$status" 0
+
+	finish long
+	assert_line --partial $'FAIL\tpeer-data\tthe connection is there, and a SEND of 16384 bytes gets no answer (status 12): long packets are lost on the way\t'
+	finish far
+	assert_line --partial $'FAIL\tserve\ta connection came, and no whole message on it\t'
 }
 
 @test "doctor: without a compiler it says what to install; a peer that is this machine" {
