@@ -178,6 +178,8 @@ async function checkDoorbell(file) {
 		const text = (id) => document.getElementById(id).textContent;
 		const write = steps.findIndex(({ e }) => e.side === "wire" && /^RDMA WRITE/.test(e.name));
 		const states = [], most = { send: 0, cq: 0 };
+		// How full the CQ gets is a matter of time: packets and polls tell.
+		let came = 0, taken = 0, fullest = 0;
 		for (let k = 0; k < steps.length; k++) {
 			world.go(k);
 			const [qp] = world.client.qps.values(), [cq] = world.client.cqs.values();
@@ -185,6 +187,12 @@ async function checkDoorbell(file) {
 				states.push(qp.state);
 			most.send = Math.max(most.send, qp?.send.length || 0);
 			most.cq = Math.max(most.cq, cq?.entries.length || 0);
+			const { e } = steps[k];
+			if (e.kind === "ack" && e.from === "server")
+				came = e.psn - steps[write].e.psn + 1;
+			if (e.side === "client" && e.wcs)
+				taken += e.wcs.length;
+			fullest = Math.max(fullest, came - taken);
 		}
 		const last = steps.findLast(({ e }) => e.wcs?.length && e.side === "client").k;
 		world.go(last);
@@ -192,14 +200,14 @@ async function checkDoorbell(file) {
 		go(write - 1);
 		const before = text("server");
 		go(write);
-		return { states, most, empty, before: before.includes("Hello"),
+		return { states, most, fullest, empty, before: before.includes("Hello"),
 			 after: text("server").includes("Hello"),
 			 hit: text("server").includes("the card wrote here"),
 			 fresh: document.querySelectorAll("#server .hex .new").length,
 			 line: document.querySelector("#source .line.on")?.textContent };
 	});
 	same(found.states, ["INIT", "RTS", "ERR"], "states of the client's QP at the steps");
-	same(found.most, { send: 2, cq: 2 }, "the fullest queues");
+	same(found.most, { send: 2, cq: found.fullest }, "the fullest queues");
 	same(found.empty, [0], "the send queue after the last completion");
 	same([found.before, found.after, found.hit, found.fresh], [false, true, true, 29],
 		"the bytes of the WRITE");
