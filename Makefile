@@ -121,7 +121,7 @@ test:
 test-kernels:
 	@MAKEFLAGS= tests/kernels $(KERNELS)
 
-## make soak                    what takes long: fifty boots, thousands of connections, millions of messages
+## make soak                    what takes long: thousands of connections, millions of messages
 .PHONY: soak
 soak:
 	@tests/run tests/soak
