@@ -6,7 +6,7 @@ load ../helpers
 
 setup() {
 	# A runner inside of a runner, with a results file of its own.
-	unset TESTS_RESULTS TESTS_FILE FILTER
+	unset TESTS_RESULTS TESTS_FILE TESTS_PREFIX FILTER
 	export LAB_DIR=$BATS_TEST_TMPDIR/lab
 }
 
