@@ -1339,19 +1339,19 @@ static inline int remote_region_unpack(struct remote_region *region,
 }
 
 /*
- * accept_without_right - rdma_accept(3), but the QP of ID allows its peer nothing
+ * endpoint_accept_without_right - rdma_accept(3), but the QP allows its peer nothing
  *
  * For those who want to see what is refused then. Returns 0, or -1 with errno.
  */
-static inline int accept_without_right(struct rdma_cm_id *id,
-				       struct rdma_conn_param *param)
+static inline int endpoint_accept_without_right(struct endpoint *ep,
+						struct rdma_conn_param *param)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT };
-	struct ibv_qp *qp = id->qp;
+	struct ibv_qp *qp = ep->id->qp;
 	int mask, err;
 
 	for (; attr.qp_state <= IBV_QPS_RTS; attr.qp_state++) {
-		if (rdma_init_qp_attr(id, &attr, &mask))
+		if (rdma_init_qp_attr(ep->id, &attr, &mask))
 			return -1;
 		attr.qp_access_flags = 0;
 		attr.max_dest_rd_atomic = param->responder_resources;
@@ -1360,11 +1360,12 @@ static inline int accept_without_right(struct rdma_cm_id *id,
 			return -1;
 	}
 	param->qp_num = qp->qp_num;
-	id->qp = NULL;
-	err = rdma_accept(id, param);
-	id->qp = qp;
+	ep->id->qp = NULL;
+	err = rdma_accept(ep->id, param);
+	ep->id->qp = qp;
 	return err;
 }
+
 #endif /* LESSON > 6 */
 
 #if LESSON > 15

@@ -190,8 +190,9 @@ static int accept_client(struct server *s, enum missing missing)
 	param.private_data_len = sizeof(wire);
 	param.responder_resources = s->granted; /* READs that we answer */
 	param.initiator_depth = 0; /* READs that we make ourselves */
-	err = missing == QP_RIGHT ? accept_without_right(s->ep.id, &param) :
-				    rdma_accept(s->ep.id, &param);
+	err = missing == QP_RIGHT ?
+		      endpoint_accept_without_right(&s->ep, &param) :
+		      rdma_accept(s->ep.id, &param);
 	if (err) {
 		report("rdma_accept", errno);
 		return -1;
