@@ -5,7 +5,7 @@
 # Sourced by exercises/exercise. README.md explains how to write checkpoints.
 #
 # shellcheck disable=SC2154,SC2034 # these are set, and read, by exercises/exercise:
-# exercise, built, learner, peer, sources, learner_flags, work, runs, fits
+# exercise, built, learner, peer, sources, learner_flags, work, runs, fits, told, hung
 
 # ---- building --------------------------------------------------------------
 
@@ -421,22 +421,42 @@ no_warnings() {
 		compiler_said warning
 }
 
+# last_words [LINES]: the end of what the learner's program said on stderr, if it said
+# anything. What a sanitizer says there is told in another way.
+last_words() {
+	local words
+
+	words=$(quote_lines <(LC_ALL=C sed -E \
+		'/^=+$|^==[0-9]+==|: runtime error: /,$d' "$(output learner stderr)") "$1")
+	[ -z "$words" ] || printf 'on stderr it said:\n%s\n' "$words"
+}
+
 # ended_by_itself: neither hung nor crashed nor had to be stopped
 ended_by_itself() {
-	local stuck
+	local stuck last
 
 	ended learner
+	# Whoever says here how it ended has said it.
+	[ "$how" = exit ] || told=1
 	case $how in
 	exit) ;;
 	signal)
 		saw "your $learner was killed by $(signal_name "$number")"
-		quote_lines "$(output learner stderr)" 4
+		stuck=$(ask learner 'stuck // empty | tojson')
+		[ -z "$stuck" ] || saw "it was inside $(where "$stuck")"
+		last_words 4
 		return 1
 		;;
 	time)
 		saw "your $learner was still running after $((ms / 1000)) s and was stopped"
 		stuck=$(ask learner 'stuck // empty | tojson')
-		[ -z "$stuck" ] || saw "it was inside $(where "$stuck")"
+		if [ -n "$stuck" ]; then
+			saw "it was inside $(where "$stuck")"
+		else
+			last=$(ask learner 'last_call // empty | tojson')
+			[ -z "$last" ] || saw "the last that it called is $(where "$last")"
+		fi
+		last_words 4
 		case $stuck in
 		*'"rdma_destroy_id"'* | *'"ibv_destroy_cq"'*) fits ack ;;
 		esac
@@ -453,8 +473,10 @@ ended_by_itself() {
 		return 1
 		;;
 	esac
-	[[ $flags != *orphans* ]] ||
+	[[ $flags != *orphans* ]] || {
+		told=1
 		saw "your $learner left other processes behind"
+	}
 }
 
 signal_name() {
@@ -463,6 +485,7 @@ signal_name() {
 	name=$(kill -l "$1" 2>/dev/null) || name=$1
 	case $name in
 	SEGV) echo "SIGSEGV: it used memory that is not its own" ;;
+	ABRT) echo "SIGABRT: it was ended by a check of the C library's, as of memory given back twice" ;;
 	KILL) echo "SIGKILL: did it use all of the memory?" ;;
 	XFSZ) echo "SIGXFSZ: it wrote a file of more than 8 MiB" ;;
 	*) echo "SIG$name" ;;
@@ -473,8 +496,9 @@ signal_name() {
 exit_status() {
 	ended_by_itself || return 1
 	[ "$number" = "$1" ] && return
+	told=1
 	saw "your $learner's exit status was $number, and $1 was expected"
-	quote_lines "$(output learner stderr)" 4
+	last_words 4
 	return 1
 }
 
@@ -526,6 +550,7 @@ no_sanitizer_report() {
 
 	report=$(output learner stderr)
 	if grep -aqE 'ERROR: (Address|Leak)Sanitizer|runtime error:' "$report"; then
+		told=1
 		line=$(grep -aE -m 1 'ERROR: (Address|Leak)Sanitizer|runtime error:' \
 			"$report" | sed 's/^==[0-9]*==//; s/ on address.*//' |
 			sed 's/^[^ ]*\/\([a-z]*\.c:\)/\1/')
@@ -540,20 +565,24 @@ no_sanitizer_report() {
 # ---- what goes with a checkpoint that failed -------------------------------
 
 # add_circumstances: a program that crashed, hung or flooded is told of, whatever
-# the checkpoint was about
+# the checkpoint was about, unless the checkpoint has told it
 add_circumstances() {
 	local hint=$other_hint
 
-	[ "$run" != - ] || return 0
+	[ "$run" != - ] && [ -z "$told" ] || return 0
 	ended_by_itself >"$work/circumstances" || true
 	ended learner
 	if [ "$how" = exit ] && [ "$number" != 0 ]; then
-		echo "your $learner ended with status $number; on stderr it said:"
-		quote_lines "$(output learner stderr)" 3
+		echo "your $learner ended with status $number"
+		last_words 3
 	fi >>"$work/circumstances"
 	other_hint=$hint
-	grep -qFf "$work/circumstances" "$work/said" ||
-		cat "$work/circumstances" >>"$work/said"
+	cat "$work/circumstances" >>"$work/said"
+}
+
+# no_circumstances: how the program ended has nothing to do with what was seen
+no_circumstances() {
+	told=1
 }
 
 # fitting_hint I: the hint for checkpoint I, in $fits; or what matters more
@@ -563,7 +592,10 @@ fitting_hint() {
 	ended learner
 	case $how in
 	signal) fits=${other_hint:-crash} ;;
-	time) [ "$fits" != connect ] || fits=hang ;;
+	time)
+		hung=1
+		[ "$fits" != connect ] || fits=hang
+		;;
 	stop) [[ $flags != *flood* ]] || fits=flood ;;
 	esac
 	[[ $flags != *orphans* ]] || fits=fork

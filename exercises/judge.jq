@@ -62,6 +62,10 @@ def failed_to_take:
 def stuck: own | map(select(.t1 == null and .t0 != null
 		      and (.call | startswith("trace_") | not))) | last;
 
+# The last call of all.
+def last_call: own | map(select(.t0 != null
+		      and (.call | startswith("trace_") | not))) | last;
+
 # What of the send queue is with the card, step by step: .most requests at a time,
 # .writes of them WRITEs, .twice a request from memory that was with the card. A
 # completion tells of all the requests before it as well.
