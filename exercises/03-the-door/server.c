@@ -147,7 +147,7 @@ static int post_receive(struct server *s)
  * TODO 2: is the client to be let in? Look at what it sent, whoever it is, and
  * say WELCOME or why not. It is a struct hello, big-endian (endian(3)), or it is
  * anything else; hello.h has the values. Where the client sent nothing there
- * are zeros.
+ * are zeros, and the length is the same for everybody.
  */
 static enum why judge(const struct server *s, const struct event_copy *event)
 {

@@ -24,19 +24,25 @@ static void usage(FILE *out)
 		"  -k, --knock KIND       who we are; up to 16 times (default: good)\n"
 		"                         empty    the request says nothing\n"
 		"                         foreign  it says something else\n"
+		"                         odd      version 3, and the last field is not zero\n"
+		"                         late     version 4, and the last field is not zero\n"
 		"                         old      a hello, version 2\n"
 		"                         new      a hello, version 4\n"
 		"                         swapped  version 3, with its bytes the wrong way round\n"
+		"                         turned   each field with its bytes the wrong way round\n"
 		"                         good     version 3: send a message when we are let in\n"
-		"                         crowd    the same, and somebody good knocks meanwhile\n"
-		"                         slow     the same, and somebody good knocks before we have come in\n" CLIENT_USAGE_LINES);
+		"                         crowd    the same, and others knock meanwhile: foreign,\n"
+		"                                  odd, old, and somebody good\n"
+		"                         slow     the same as good, and somebody good knocks before\n"
+		"                                  we have come in\n" CLIENT_USAGE_LINES);
 }
 
 static bool is_kind(const char *kind)
 {
-	static const char *const kinds[] = { "empty", "foreign", "old",
-					     "new",   "swapped", "good",
-					     "crowd", "slow" };
+	static const char *const kinds[] = {
+		"empty",   "foreign", "odd",  "late",  "old",  "new",
+		"swapped", "turned",  "good", "crowd", "slow",
+	};
 	size_t i;
 
 	for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
@@ -87,14 +93,24 @@ static struct hello hello_of(const char *kind)
 		hello.version = htobe16(HELLO_VERSION + 1);
 	else if (!strcmp(kind, "swapped"))
 		hello.version = htole16(HELLO_VERSION);
+	else if (!strcmp(kind, "turned"))
+		hello = (struct hello){ .magic = htole32(HELLO_MAGIC),
+					.version = htole16(HELLO_VERSION) };
+	else if (!strcmp(kind, "odd"))
+		hello.zero = htobe16(1);
+	else if (!strcmp(kind, "late"))
+		hello = (struct hello){ .magic = htobe32(HELLO_MAGIC),
+					.version = htobe16(HELLO_VERSION + 1),
+					.zero = htobe16(0x100) };
 	return hello;
 }
 
 /*
  * Wait for what comes of our request. Returns 1 when we are let in, 0 when we
- * are refused, which it tells, -1 after having reported anything else.
+ * are refused, which it tells, -1 after having reported anything else. NAME is who
+ * we are, as it is printed.
  */
-static int wait_for_answer(struct endpoint *ep, const char *kind)
+static int wait_for_answer(struct endpoint *ep, const char *name)
 {
 	struct rdma_cm_event *event;
 	const uint8_t *data;
@@ -103,7 +119,7 @@ static int wait_for_answer(struct endpoint *ep, const char *kind)
 	ready = wait_readable(ep->channel->fd, ep->stop_fd, ep->timeout * 1000);
 	if (ready <= 0) {
 		if (ready == 0)
-			printf("%s: no answer\n", kind);
+			printf("%s: no answer\n", name);
 		return -1;
 	}
 	if (rdma_get_cm_event(ep->channel, &event)) {
@@ -111,11 +127,11 @@ static int wait_for_answer(struct endpoint *ep, const char *kind)
 		return -1;
 	}
 	if (event->event == RDMA_CM_EVENT_ESTABLISHED) {
-		printf("%s: let in\n", kind);
+		printf("%s: let in\n", name);
 		ep->connected = true;
 		ret = 1;
 	} else if (event->event == RDMA_CM_EVENT_REJECTED) {
-		printf("%s: refused, status %d, it says ", kind, event->status);
+		printf("%s: refused, status %d, it says ", name, event->status);
 		data = event->param.conn.private_data;
 		for (i = 0; i < 8 && data; i++)
 			printf("%02x", data[i]);
@@ -151,7 +167,7 @@ static int send_message(struct client *c)
 	return check_wc(&wc);
 }
 
-static int knock(const struct options *opt, const char *kind);
+static int knock(const struct options *opt, const char *kind, const char *name);
 
 /*
  * The answer to us is there, so the server has accepted. It does not know yet that
@@ -161,11 +177,20 @@ static int knock(const struct options *opt, const char *kind);
 static void knock_before_us(struct endpoint *ep, const struct options *opt)
 {
 	if (wait_readable(ep->channel->fd, ep->stop_fd, ep->timeout * 1000) > 0)
-		knock(opt, "good");
+		knock(opt, "good", "meanwhile good");
+}
+
+/* We are in, and are being served: whoever knocks now comes too early. */
+static void knock_beside_us(const struct options *opt)
+{
+	knock(opt, "foreign", "meanwhile foreign");
+	knock(opt, "odd", "meanwhile odd");
+	knock(opt, "old", "meanwhile old");
+	knock(opt, "good", "meanwhile good");
 }
 
 /* Returns 1 when we were let in and all went well, 0 when we were refused. */
-static int knock(const struct options *opt, const char *kind)
+static int knock(const struct options *opt, const char *kind, const char *name)
 {
 	struct rdma_conn_param param = CONN_PARAM_DEFAULT;
 	struct client client = { .message = "HelloWorld" };
@@ -186,9 +211,9 @@ static int knock(const struct options *opt, const char *kind)
 	}
 	if (!strcmp(kind, "slow"))
 		knock_before_us(&client.ep, opt);
-	ret = wait_for_answer(&client.ep, kind);
+	ret = wait_for_answer(&client.ep, name);
 	if (ret == 1 && !strcmp(kind, "crowd"))
-		knock(opt, "good");
+		knock_beside_us(opt);
 	if (ret == 1 && send_message(&client))
 		ret = -1;
 out:
@@ -216,7 +241,7 @@ int main(int argc, char **argv)
 		return EXIT_DONE;
 	}
 	for (i = 0; i < count && status == EXIT_DONE; i++)
-		if (knock(&opt, knocks[i]) < 0)
+		if (knock(&opt, knocks[i], knocks[i]) < 0)
 			status = EXIT_FAILED;
 	return status;
 }

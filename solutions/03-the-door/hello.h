@@ -5,6 +5,10 @@
  *
  *	the client's request	u32 HELLO_MAGIC, u16 version, u16 zero
  *	the server's reject	u32 HELLO_MAGIC, u16 why, u16 HELLO_VERSION
+ *
+ * The length that an event gives is not the length that was sent: the CM pads with
+ * zeros what it delivers. So these have a fixed size, and something in them that is
+ * never zero.
  */
 #ifndef HELLO_H
 #define HELLO_H
