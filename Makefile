@@ -20,6 +20,7 @@ KERNELS := linux-image-amd64/bookworm linux-image-amd64/trixie \
 ## make run LESSON=02           one pair; each line of output is led by its side
 ## make run LESSON=02 ARGS=..   the same with arguments for the client
 ## make run EXERCISE=03         the pair of an exercise: your program and what is given
+## make run LIMIT=10 ..         each program is stopped after 10 seconds, not 60 (make trace too)
 ## make run LAB=native          on this machine's own RDMA device (LAB=vm: on two virtual machines)
 ## make run LAB=ssh SERVER=host CLIENT=host   on two other machines
 ## make run KERNEL=..           with another kernel in the virtual machines (docs/lab.md)

@@ -383,13 +383,15 @@ quote_lines() {
 		sed 's/^/    | /'
 }
 
-# where RECORD: "rdma_destroy_id (client.c:420)" for a record of the trace
+# where RECORD: "rdma_destroy_id, called in client.c:420" for a record of the trace; and
+# from where, as far as the compiler has put one function into the other
 where() {
 	local call at line
 
 	IFS=' ' read -r call at < <(jq -r '"\(.call) \(.at)"' <<<"$1")
-	line=$(addr2line -s -e "$built/learner/plain/$learner" "$at" 2>/dev/null |
-		sed 's/ (discriminator.*//') || line=
+	line=$(addr2line -i -s -e "$built/learner/plain/$learner" "$at" 2>/dev/null |
+		sed 's/ (discriminator.*//; /^verbs\.h:/d' | head -n 3 |
+		paste -s -d '>' | sed 's/>/, from /g') || line=
 	case $line in
 	'' | '??'*) printf '%s' "$call" ;;
 	*) printf '%s, called in %s' "$call" "$line" ;;
@@ -421,13 +423,13 @@ no_warnings() {
 		compiler_said warning
 }
 
-# last_words [LINES]: the end of what the learner's program said on stderr, if it said
-# anything. What a sanitizer says there is told in another way.
+# last_words LINES [WHO]: the end of what the learner's program, or its peer, said on
+# stderr, if it said anything. What a sanitizer says there is told in another way.
 last_words() {
 	local words
 
 	words=$(quote_lines <(LC_ALL=C sed -E \
-		'/^=+$|^==[0-9]+==|: runtime error: /,$d' "$(output learner stderr)") "$1")
+		'/^=+$|^==[0-9]+==|: runtime error: /,$d' "$(output "${2:-learner}" stderr)") "$1")
 	[ -z "$words" ] || printf 'on stderr it said:\n%s\n' "$words"
 }
 
@@ -454,7 +456,9 @@ ended_by_itself() {
 			saw "it was inside $(where "$stuck")"
 		else
 			last=$(ask learner 'last_call // empty | tojson')
-			[ -z "$last" ] || saw "the last that it called is $(where "$last")"
+			[ -z "$last" ] || saw "its last call was $(where "$last")$(jq -r \
+				'.calls // 1 | if . > 1 then ", \(.) times in vain" else "" end' \
+				<<<"$last")"
 		fi
 		last_words 4
 		case $stuck in
@@ -469,7 +473,7 @@ ended_by_itself() {
 		;;
 	never)
 		saw "your $learner was not even started: the server did not listen"
-		quote_lines "$(output peer stderr)" 4
+		last_words 4 peer
 		return 1
 		;;
 	esac

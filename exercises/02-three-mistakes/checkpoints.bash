@@ -45,33 +45,38 @@ run_rude() {
 
 connects() {
 	grep -q '^welcome: ' "$(output peer)" && return
-	saw "the client got no connection; it said:"
-	quote_lines "$(output peer stderr)" 3
+	saw "the client got no connection"
+	last_words 3 peer
 	return 1
 }
 
 receive_first() {
 	holds learner '(calls("rdma_accept") | first | .t0) as $accept
-		| calls("ibv_post_recv") | good | any(.t0 < $accept)' ||
-		saw "when rdma_accept was called, no receive was posted"
+		| calls("ibv_post_recv") | good | any(.t0 < $accept)' && return
+	no_circumstances
+	saw "when rdma_accept was called, no receive was posted"
 }
 
 message() {
+	local came
+
 	grep -qx 'message: success' "$(output peer)" && return
-	saw "the client sent at once, and its card tries once; this came of it:"
-	grep '^message: ' "$(output peer)" | sed 's/^/    /'
-	return 1
+	came=$(sed -n 's/^message: //p;T;q' "$(output peer)")
+	saw "the client sent at once, and its card tries once;" \
+		"${came:+its completion said: }${came:-it has seen no completion}"
 }
 
 name() {
 	grep -qx 'welcome: Grace Hopper' "$(output peer)" && return
 	# A crash is the same mistake.
 	fits 2
-	saw "the client said that it is Grace Hopper; it was"
+	saw "the client said that it is Grace Hopper"
 	if grep -q '^welcome: ' "$(output peer)"; then
+		printf 'it was told:\n'
 		quote_lines <(grep -a '^welcome: ' "$(output peer)") 1
 	else
-		quote_lines "$(output peer stderr)" 2
+		printf 'no welcome came\n'
+		last_words 2 peer
 	fi
 	return 1
 }

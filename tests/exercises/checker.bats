@@ -48,7 +48,7 @@ program() {
 	case $1 in
 	flood) echo 'for (;;) puts("listening on my own voice");' ;;
 	crash) echo '*(volatile int *)0 = 1;' ;;
-	hang) echo 'signal(SIGTERM, SIG_IGN); for (;;) pause();' ;;
+	hang) echo 'perror("waiting for ever"); signal(SIGTERM, SIG_IGN); for (;;) pause();' ;;
 	bomb) echo 'signal(SIGCHLD, SIG_IGN); for (;;) fork();' ;;
 	orphan) echo 'if (fork() == 0) { setsid(); for (;;) pause(); }' ;;
 	disk)
@@ -93,6 +93,8 @@ verdict_of() {
 
 @test "a program that hangs, and takes no SIGTERM, is stopped" {
 	verdict_of hang hang
+	# What it said until then is shown.
+	grep -q "| waiting for ever" "$BATS_FILE_TMPDIR/list.hang"
 }
 
 @test "a fork bomb is bounded, and stopped" {
@@ -106,6 +108,9 @@ verdict_of() {
 @test "a program that fills the disk finds a small one" {
 	verdict_of disk connect
 	grep -q 'ended with status 3' "$BATS_FILE_TMPDIR/list.disk"
+	# It said nothing, so nothing is announced.
+	run grep "said:" "$BATS_FILE_TMPDIR/list.disk"
+	assert_failure 1
 }
 
 # It is killed for that, or for the time that it takes.
