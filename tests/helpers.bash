@@ -229,9 +229,10 @@ lesson_folders() {
 	tests/tracked 'lessons/*/Makefile' | sed 's|/Makefile$||'
 }
 
-# in_a_row COUNT SERVER CLIENT: one pair after the other, COUNT times, each
-# with programs of its own. The line `listening on` of each server lets the next
-# client go. What they print is in $BATS_TEST_TMPDIR/row.server and row.client.
+# in_a_row COUNT SERVER CLIENT [ARG...]: one pair after the other, COUNT times, each
+# with programs of its own; the client gets ARGs. The line `listening on` of each
+# server lets the next client go. What they print is in
+# $BATS_TEST_TMPDIR/row.server and row.client.
 in_a_row() {
 	local server client
 
@@ -239,8 +240,8 @@ in_a_row() {
 		"$1" "$2" </dev/null | tee "$BATS_TEST_TMPDIR/row.server" |
 		grep --line-buffered '^listening on ' |
 		on client sh -c 'while read -r line; do
-			"$0" "$1" || exit 1
-		done' "$3" "$ADDR_SERVER" >"$BATS_TEST_TMPDIR/row.client"
+			"$0" "$@" || exit 1
+		done' "${@:3}" "$ADDR_SERVER" >"$BATS_TEST_TMPDIR/row.client"
 	server=${PIPESTATUS[0]} client=${PIPESTATUS[3]}
 	[ "$server$client" = 00 ] && return
 	printf 'server: status %s; client: status %s\n' "$server" "$client"
