@@ -42,13 +42,14 @@ one() {
 	[ "$(answered)" -ge 1 ] || saw "the client got no answer to its first message"
 }
 
-# slept [CALL]: how the first sleep was that should not have been: `blind`, with
+# slept [CALLS]: how the first sleep was that should not have been: `blind`, with
 # an arming and no look before it, or `full`, with a look before it that found as
 # many as it asked for. The sleep is a poll(2), which is not recorded; what
-# comes after it is the taking of the event, or CALL.
+# comes after it is the taking of the event, or one of CALLS.
 slept() {
 	ask learner '
-		reduce calls("ibv_req_notify_cq", "ibv_poll_cq", "ibv_get_cq_event", $end)[]
+		reduce calls("ibv_req_notify_cq", "ibv_poll_cq", "ibv_get_cq_event",
+				($end | split(" ")[]))[]
 			as $c ({ armed: false, full: false, slept: null };
 			if $c.call == "ibv_req_notify_cq" then .armed = true
 			elif $c.call == "ibv_poll_cq" then
@@ -62,8 +63,8 @@ slept() {
 
 while_tidying() {
 	[ "$(answered)" = 3 ] && return
-	# Where it has slept for ever, the end comes next.
-	[ "$(slept rdma_disconnect)" != full ] || fits 1
+	# Where it has slept for ever, the client leaves next, or the time is over.
+	[ "$(slept "rdma_get_cm_event rdma_disconnect")" != full ] || fits 1
 	saw "the client sent 1, 1 and 16 messages:"
 	quote_lines <(grep -a '^burst' "$(output peer)") 3
 	return 1
