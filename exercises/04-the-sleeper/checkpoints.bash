@@ -49,7 +49,7 @@ one() {
 slept() {
 	ask learner '
 		reduce calls("ibv_req_notify_cq", "ibv_poll_cq", "ibv_get_cq_event",
-				($end | split(" ")[]))[]
+				($last | split(" ")[]))[]
 			as $c ({ armed: false, full: false, slept: null };
 			if $c.call == "ibv_req_notify_cq" then .armed = true
 			elif $c.call == "ibv_poll_cq" then
@@ -58,7 +58,7 @@ slept() {
 			elif .armed then .slept = "blind"
 			elif .full then .slept = "full"
 			else . end)
-		| .slept // empty' --arg end "${1:-}"
+		| .slept // empty' --arg last "${1:-}"
 }
 
 while_tidying() {
