@@ -363,13 +363,19 @@ output() {
 }
 
 # ask WHO EXPRESSION [JQ_OPTION...]: the answer of judge.jq to a question about
-# the trace
+# the trace. A question that jq does not understand would have no answer, and so
+# find nothing wrong: it is noted, and ends the check.
 ask() {
-	local who=$1 expression=$2
+	local who=$1 expression=$2 status=0
 
 	shift 2
 	jq -r -L exercises "$@" 'include "judge"; '"$expression" \
-		"$runs/$run/$who.json"
+		"$runs/$run/$who.json" || status=$?
+	# 2: usage or no file, 3: the program does not compile (jq(1))
+	case $status in
+	2 | 3) printf '%s\n' "$expression" >"$work/not-understood" ;;
+	esac
+	return $status
 }
 
 # holds WHO EXPRESSION: whether the answer is true

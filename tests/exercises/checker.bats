@@ -311,3 +311,15 @@ learner() {
 			's/^([a-z_]+)\(\) \{.*/\1/p' "$file" | sort))" ''
 	done
 }
+
+@test "a question that jq does not understand ends the check" {
+	local copy=$BATS_TEST_TMPDIR/copy
+
+	cp -r "$BATS_FILE_TMPDIR/copy" "$copy"
+	sed -i 's/^together() {/&\n\task learner "calls("/' \
+		"$copy/exercises/01-many-sends/checkpoints.bash"
+	printf 'one 01 solutions/01-many-sends -DSOLUTION\n' >"$copy/list"
+	run "$copy/exercises/exercise" grade "$copy/list"
+	assert_failure 125
+	assert_line 'check: jq does not understand: calls('
+}

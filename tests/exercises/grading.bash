@@ -85,9 +85,10 @@ wrong_answers_fail() {
 		count=$((count + 1))
 		wanted=$(sed -n 's/^Checkpoint: //p;T;q' "$patch")
 		wanted_hint=$(sed -n 's/^Hint: //p;T;q' "$patch")
-		result "$(basename "$patch" .patch)"
+		result "$(basename "$patch" .patch)" >"$BATS_TEST_TMPDIR/said"
 		if [ "$verdict" != fail ] || [ "$hint" != "$wanted_hint" ] ||
 			[[ " $wanted " != *" $checkpoint "* ]]; then
+			cat "$BATS_TEST_TMPDIR/said"
 			printf '^^ expected: %s, hint %s; got: %s %s %s\n' "$wanted" "$wanted_hint" \
 				"$verdict" "$checkpoint" "$hint"
 			bad=1
