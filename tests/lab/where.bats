@@ -79,6 +79,10 @@ nothing_of() {
 	KERNEL=$OTHER/empty run lab/kernel
 	assert_failure 125
 	assert_output --partial 'no kernel that can be read'
+	# what was begun for it is gone
+	begun=build/kernel/folder-$(stat -c %Y "$OTHER/empty")
+	begun+=-$(cksum <<<"$OTHER/empty" | cut -d' ' -f1).new
+	[ ! -e "$begun" ]
 	KERNEL='linux image' run lab/kernel
 	assert_failure 125
 	assert_output --partial 'neither'
