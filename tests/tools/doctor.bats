@@ -35,6 +35,7 @@ mend='
 	modules=$0/modules
 	[ ! -e /tmp/rdma ] || mv /tmp/rdma /usr/bin/rdma
 	[ ! -e /sys/class/infiniband/rxe1 ] || rdma link delete rxe1
+	[ ! -e /tmp/nft ] || mv /tmp/nft /usr/sbin/nft
 	[ ! -e /sys/module/nf_tables ] || nft flush ruleset
 	[ -e /sys/module/crc32_generic ] || [ ! -e $modules/crc32_generic.ko ] ||
 		insmod $modules/crc32_generic.ko
@@ -187,7 +188,7 @@ on_client() {
 		'FAIL x"\  y is no name or address that is known here'
 }
 
-@test "doctor: warnings alone: no address, a guest's address, a firewall that may be shut" {
+@test "doctor: warnings alone: no address, a guest's address; a firewall that may be shut, or is" {
 	breaks client
 	# shellcheck disable=SC2016 # expanded on the node
 	on_client '
@@ -204,7 +205,16 @@ on_client() {
 		# There is no KVM in a node: a file that can be opened, as the lab would find it.
 		mknod /dev/kvm c 1 3
 		: >build/kernel/no-kvm-$(cat /proc/sys/kernel/random/boot_id)
-		run warnings $doctor' "$unpacked/spare"
+		run warnings $doctor
+		# A machine that has iptables alone.
+		nft flush ruleset
+		iptables -A INPUT -i host0 -j ACCEPT
+		iptables -P INPUT DROP
+		mv /usr/sbin/nft /tmp/nft
+		run policy $doctor
+		iptables -A INPUT -p udp --dport 4791 -j DROP
+		iptables -P INPUT ACCEPT
+		run rule $doctor' "$unpacked/spare"
 	part warnings
 	says WARN firewall 'what comes in is dropped unless a rule accepts it, and no rule names UDP port 4791$'
 	says WARN nat 'host0 has the address 10.0.2.15'
@@ -212,6 +222,12 @@ on_client() {
 	says OK device 'rxe1: SoftRoCE$'
 	says WARN kvm '/dev/kvm can be opened, and no node has booted with it'
 	assert_line 'status 0'
+	part policy
+	says WARN firewall 'what comes in is dropped unless a rule accepts it, and no rule names UDP port 4791$'
+	assert_line --partial 'fix: sudo iptables -I INPUT -p udp --dport 4791 -j ACCEPT'
+	part rule
+	says FAIL firewall 'a rule shuts UDP port 4791: -A INPUT -p udp -m udp --dport 4791 -j DROP$'
+	assert_line 'status 1'
 }
 
 @test "doctor: what a user may not do, memory that may not be locked, two cards in one subnet" {

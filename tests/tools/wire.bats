@@ -99,7 +99,10 @@ names() {
 	# programs wait of themselves.
 	lab/lab impair loss 10%
 	SERVER_ARGS='-t 60' wire 05 --count 12 -t 60
-	assert_success
+	# The client goes when it has its answers. With its last acknowledgement and
+	# its goodbye lost, which is one run in a hundred, the server hears of neither.
+	((status == 0)) || [[ $stderr == *'client | all came back, every byte right'*'status 12, '* ]] ||
+		fail "$stderr"
 	# Lost requests come again. The last acknowledgement may be lost for good.
 	assert_equal "$(grep -v acknowledged "$work/sequence")" \
 		"$(grep -v acknowledged "$work/first")"
