@@ -89,3 +89,26 @@ load ../helpers
 	done < <(tests/tracked '*.md')
 	[ "$bad" = 0 ]
 }
+
+# Where gnuplot is another than the one that drew what is committed, it draws it
+# otherwise.
+@test "what lessons 13 and 15 measured: tables and figures are made of what is in their CSV files" {
+	local figure
+
+	FROM=lessons/13-throughput/bench.csv OUT=$BATS_TEST_TMPDIR \
+		tools/bench/bench >"$BATS_TEST_TMPDIR/tables"
+	FROM=lessons/15-many-clients/throughput.csv OUT=$BATS_TEST_TMPDIR \
+		lessons/15-many-clients/measure.sh
+	awk '/^```/ { on = 0 } on; /^(test|ladder)/ && !on { on = 1; print }' \
+		lessons/13-throughput/README.md >"$BATS_TEST_TMPDIR/shown"
+	# The README has the ladder first, and an empty line is between the two.
+	assert_equal "$(sort "$BATS_TEST_TMPDIR/shown")" \
+		"$(grep . "$BATS_TEST_TMPDIR/tables" | sort)"
+	run grep -c ' behind$' "$BATS_TEST_TMPDIR/tables"
+	assert_output 0
+	for figure in lessons/13-throughput/bench.svg lessons/15-many-clients/throughput.svg; do
+		grep -qF "$(grep -o 'Produced by GNUPLOT.*' "$BATS_TEST_TMPDIR/${figure##*/}")" \
+			"$figure" || continue
+		cmp "$figure" "$BATS_TEST_TMPDIR/${figure##*/}"
+	done
+}

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 #
-# The table of make bench, from its CSV: for each test and size the median of
-# perftest and of lesson 13, and the median of their ratios, round by round.
+# The tables of make bench, from its CSV: for each test and size the median of
+# perftest and of lesson 13, and the median of their ratios, round by round; for
+# each rung of the ladder its median, and its ratio to the rung before in the same
+# way. lessons/13-throughput/README.md shows them.
 # Writes what is drawn into the folder PLOT: ratios.dat and ladder.dat.
 
 BEGIN { FS = "," }
@@ -16,7 +18,7 @@ function median(list, n,    i, j, t) {
 	return n % 2 ? list[(n + 1) / 2] : (list[n / 2] + list[n / 2 + 1]) / 2
 }
 
-# Medians of what WHO had in a row, and of the ratios; LOW and HIGH are set.
+# The median of what WHO had.
 function collect(key, who,    n, round, list) {
 	n = 0
 	for (round = 1; round <= rounds; round++)
@@ -25,17 +27,27 @@ function collect(key, who,    n, round, list) {
 	return n ? median(list, n) : 0
 }
 
-function ratio(key,    n, round, list) {
+# The median of the ratios of the one to the other; sets LOW and HIGH.
+function ratio(key, who, other_key, other,    n, round, list) {
 	n = 0
 	for (round = 1; round <= rounds; round++)
-		if ((key, round, "lesson") in result && (key, round, "perftest") in result)
-			list[++n] = result[key, round, "lesson"] / result[key, round, "perftest"]
+		if ((key, round, who) in result && (other_key, round, other) in result)
+			list[++n] = result[key, round, who] / result[other_key, round, other]
 	if (!n)
 		return 0
-	median(list, n)
+	middle = median(list, n)
 	low = list[1]
 	high = list[n]
-	return median(list, n)
+	return middle
+}
+
+# One rung by WRITE or SEND, as text.
+function climbed(test, k,    text) {
+	text = sprintf("%6.0f/s", value[test, names[k]])
+	if (k == 1)
+		return text sprintf("%21s", "")
+	ratio(test SUBSEP names[k], "lesson", test SUBSEP names[k - 1], "lesson")
+	return text sprintf(" %4.2f (%4.2f to %4.2f)", middle, low, high)
 }
 
 NR > 1 {
@@ -67,7 +79,7 @@ END {
 		if (!header++)
 			printf "%-9s %8s  %12s %12s  %s\n", "test", "bytes", \
 				"perftest", "lesson 13", "ratio (lowest to highest)"
-		r = ratio(keys[k])
+		r = ratio(keys[k], "lesson", keys[k], "perftest")
 		unit = test ~ /_lat$/ ? "us" : "/s"
 		good = test ~ /_lat$/ ? r <= 1 : r >= 1
 		printf "%-9s %8d  %9.1f %s %9.1f %s  %.2f (%.2f to %.2f)%s\n", \
@@ -80,10 +92,13 @@ END {
 		printf "%d %.3f %.3f %.3f\n", size, r, low, high >ratios
 	}
 	if (named)
-		printf "\n%-22s %12s %12s\n", "ladder, 64 bytes", "WRITE", "SEND"
+		printf "\n%-22s %-29s  %s\n", "ladder, 64 bytes", \
+			"by WRITE, to the rung before", "by SEND, to the rung before"
 	for (k = 1; k <= named; k++) {
-		printf "%-22s %10.0f/s %10.0f/s\n", names[k], \
-			value["ladder write", names[k]], value["ladder send", names[k]]
+		line = sprintf("%-22s %s  %s", names[k], \
+			climbed("ladder write", k), climbed("ladder send", k))
+		sub(/ +$/, "", line)
+		print line
 		printf "\"%s\" %.1f %.1f\n", names[k], \
 			value["ladder write", names[k]], value["ladder send", names[k]] >rungs
 	}
