@@ -13,7 +13,7 @@ set origin 0, 0.5
 set size 1, 0.5
 set lmargin 10
 set rmargin 3
-set title 'The ladder: messages of 64 bytes in a second, rung by rung'
+set title 'The ladder: messages in a second, rung by rung (64 bytes; the last 1024)'
 set style data histogram
 set style histogram clustered gap 1
 set style fill solid 0.9 border -1
@@ -32,7 +32,7 @@ set logscale x 2
 set xtics scale 1 ('8 B' 8, '64 B' 64, '1 KiB' 1024, '4 KiB' 4096, '64 KiB' 65536, '1 MiB' 1048576) font ',11'
 set xrange [5:1600000]
 unset key
-set key top left font ',11'
+set key bottom left font ',11'
 set arrow 1 from 5, 1 to 1600000, 1 nohead linecolor rgb '#888888' dashtype 2
 
 set origin 0, 0
