@@ -62,7 +62,7 @@ medians() {
 
 draw() {
 	gnuplot <<-END
-		set terminal svg size 640,360 font "sans-serif,12"
+		set terminal svg size 640,360 font "sans-serif,12" background "#ffffff"
 		set output "$out/throughput.svg"
 		set datafile separator ","
 		set logscale x 2
