@@ -256,13 +256,27 @@ on_client() {
 	assert_line 'status 1'
 }
 
-@test "doctor: no driver, no files; a port that is down, an address without GID" {
+@test "doctor: no driver, no files; the limits of a control group; a port that is down, an address without GID" {
 	breaks client
 	# shellcheck disable=SC2016 # expanded on the node
 	on_client '
 		half driver unshare -m sh -c \
 			"mount -t tmpfs none /etc/libibverbs.d; $verbs"
 		half name $verbs peer nobody.invalid 10120
+		# A control group that allows no device, no object, or a few.
+		mkdir /tmp/groups
+		mount -t cgroup2 none /tmp/groups
+		echo +rdma >/tmp/groups/cgroup.subtree_control
+		mkdir /tmp/groups/small
+		for limit in hca_handle=0 "hca_handle=max hca_object=0" hca_object=2; do
+			echo "rxe0 $limit" >/tmp/groups/small/rdma.max
+			half "group ${limit##*_}" sh -c "
+				echo \$\$ >/tmp/groups/small/cgroup.procs
+				$verbs"
+		done
+		rmdir /tmp/groups/small
+		umount /tmp/groups
+		rmdir /tmp/groups
 		half zone $verbs peer fe80::1 10120
 		mv /dev/infiniband/uverbs0 /tmp/uverbs0
 		mv /usr/bin/rdma /tmp/rdma
@@ -298,6 +312,16 @@ on_client() {
 	part driver
 	says FAIL device 'the kernel has rxe0, and the library has no driver for it$'
 	assert_line --partial 'fix: sudo apt install ibverbs-providers'
+	part "group handle=0"
+	says FAIL open "rxe0: /dev/infiniband/uverbs0 cannot be opened: Resource temporarily unavailable$"
+	assert_line --partial "fix: the limit of a control group: raise rdma.max"
+	part "group object=0"
+	says FAIL memory "rxe0: ibv_reg_mr of 8192 KiB: Resource temporarily unavailable; "
+	assert_line --partial "fix: the limit of a control group: raise rdma.max"
+	part "group object=2"
+	says OK memory "rxe0: "
+	says FAIL cm "a connection to ourselves, at $ADDR_CLIENT: rdma_create_qp: Resource temporarily unavailable$"
+	assert_line --partial "fix: the limit of a control group: raise rdma.max"
 	part files
 	says FAIL device 'the kernel has rxe0, and there is no /dev/infiniband/uverbs\*'
 	says FAIL peer-route 'the way to 10.0.2.2 is by host0, and no RDMA device sits on that$'

@@ -18,6 +18,14 @@ enum level {
 void finding(enum level level, const char *check, const char *fix,
 	     const char *seen, ...) __attribute__((format(printf, 4, 5)));
 
+/*
+ * fix_of - what mends a call that failed with ERR
+ *
+ * A control group can limit how many devices and objects its programs may have:
+ * every verb that makes one fails with EAGAIN then. Otherwise it is USUAL.
+ */
+const char *fix_of(int err, const char *usual);
+
 /* The port on which a doctor waits for another (--serve). */
 #define DOCTOR_PORT "10120"
 

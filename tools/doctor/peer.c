@@ -44,7 +44,7 @@ static enum answer call_failed(struct text *text, const char *call, int err)
 
 	snprintf(text->seen, sizeof(text->seen), "%s: %s", call, strerror(err));
 	snprintf(text->fix, sizeof(text->fix), "%s",
-		 advice ? advice : "see dmesg");
+		 fix_of(err, advice ? advice : "see dmesg"));
 	return UNRESOLVED;
 }
 

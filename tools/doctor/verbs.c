@@ -42,6 +42,13 @@ void finding(enum level level, const char *check, const char *fix,
 	printf("\t%s\n", fix ? fix : "");
 }
 
+const char *fix_of(int err, const char *usual)
+{
+	if (err != EAGAIN)
+		return usual;
+	return "the limit of a control group: raise rdma.max of the one in /proc/self/cgroup, under /sys/fs/cgroup (echo DEVICE hca_handle=max hca_object=max >rdma.max)";
+}
+
 /* "crw------- root root" of a file, for findings about who may open it. */
 static const char *owner_of(const char *path)
 {
@@ -253,6 +260,7 @@ static void check_memory(struct ibv_context *verbs)
 	const char *name = ibv_get_device_name(verbs->device);
 	struct ibv_pd *pd = ibv_alloc_pd(verbs);
 	void *memory = aligned_alloc(4096, NEEDED);
+	int err = pd ? 0 : errno;
 	char limit[32] = "unlimited";
 	struct ibv_mr *mr = NULL;
 	struct rlimit memlock;
@@ -264,6 +272,7 @@ static void check_memory(struct ibv_context *verbs)
 	if (memory) {
 		memset(memory, 0, NEEDED);
 		mr = pd ? ibv_reg_mr(pd, memory, NEEDED, 0) : NULL;
+		err = pd && !mr ? errno : err;
 	}
 	if (mr)
 		finding(OK, "memory", NULL,
@@ -271,9 +280,10 @@ static void check_memory(struct ibv_context *verbs)
 			name, NEEDED / 1024, limit);
 	else
 		finding(FAIL, "memory",
-			"put the lines `* soft memlock unlimited` and `* hard memlock unlimited` into /etc/security/limits.conf and log in again; a container: --ulimit memlock=-1",
+			fix_of(err,
+			       "put the lines `* soft memlock unlimited` and `* hard memlock unlimited` into /etc/security/limits.conf and log in again; a container: --ulimit memlock=-1"),
 			"%s: ibv_reg_mr of %d KiB: %s; ulimit -l says %s", name,
-			NEEDED / 1024, strerror(errno), limit);
+			NEEDED / 1024, strerror(err), limit);
 	if (mr)
 		ibv_dereg_mr(mr);
 	free(memory);
@@ -335,14 +345,18 @@ static void check_device(struct ibv_device *device,
 	ssize_t count;
 	uint32_t port;
 	struct ibv_port_attr port_attr;
+	int err;
 
 	verbs = ibv_open_device(device);
 	if (!verbs) {
 		snprintf(path, sizeof(path), "/dev/infiniband/%s",
 			 device->dev_name);
+		/* Of another reason the library says ENOENT, whatever it is. */
+		err = errno;
 		snprintf(fix, sizeof(fix), "sudo chmod 666 %s", path);
-		finding(FAIL, "open", fix, "%s: %s cannot be opened: %s", name,
-			path, owner_of(path));
+		finding(FAIL, "open", fix_of(err, fix),
+			"%s: %s cannot be opened: %s", name, path,
+			err == EAGAIN ? strerror(err) : owner_of(path));
 		return;
 	}
 	if (ibv_query_device(verbs, &attr)) {
