@@ -14,6 +14,9 @@ struct server {
 	uint32_t parcels; /* so many have come */
 	uint32_t sum; /* of all their bytes */
 	bool closed; /* CLOSE has come, and was answered */
+	/* What has come and waits for room in the send queue, which answers hold. */
+	struct ibv_wc waiting[SLOTS + 1];
+	unsigned int first, count, answering;
 };
 
 static void usage(FILE *out)
@@ -95,7 +98,8 @@ static int take_parcel(struct server *s, uint32_t header, uint32_t written)
 /*
  * TODO 3: answer with IMM, in a SEND of no bytes. The client has SLOTS parcels
  * under way and sends the next as soon as it has the answer: what does that
- * parcel need on our side, and when? The send queue was made for SLOTS answers.
+ * parcel need on our side, and when? serve() counts the answers in the send queue:
+ * how does it hear that one has left it?
  */
 static int answer(struct server *s, uint32_t imm)
 {
@@ -129,7 +133,23 @@ static int take_notice(struct server *s, const struct ibv_wc *wc)
 	}
 }
 
-/* Until the client leaves. */
+/* What has come, as long as there is room in the send queue for its answer. */
+static int take_waiting(struct server *s)
+{
+	while (s->count && s->answering < SLOTS + 1) {
+		if (take_notice(s, &s->waiting[s->first]))
+			return -1;
+		s->answering++;
+		s->first = (s->first + 1) % (SLOTS + 1);
+		s->count--;
+	}
+	return 0;
+}
+
+/*
+ * Until the client leaves. An answer that the client has seen may still hold its
+ * place in our send queue: the next parcel can be here before the acknowledgement.
+ */
 static int serve(struct server *s)
 {
 	struct ibv_wc wc;
@@ -138,7 +158,11 @@ static int serve(struct server *s)
 	while (!(ret = endpoint_wait_wc(&s->ep, &wc))) {
 		if (check_wc(&wc))
 			return -1;
-		if (wr_id_op(wc.wr_id) == WR_RECV && take_notice(s, &wc))
+		if (wr_id_op(wc.wr_id) == WR_SEND)
+			s->answering--;
+		else
+			s->waiting[(s->first + s->count++) % (SLOTS + 1)] = wc;
+		if (take_waiting(s))
 			return -1;
 	}
 	if (ret > 0 && !s->closed)

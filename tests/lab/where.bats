@@ -168,7 +168,7 @@ nothing_of() {
 		grep -q -m 1 '^server | held' || fail "$(<"$out")"
 	second=$(echo "$OTHER"/rdma-run-*)
 	run env LAB_DIR="$second" lab/lab status
-	assert_line --regexp "^client  up  10\.10\.10\.2 .* kernel $version\$"
+	assert_line --regexp "^client  up  10\.10\.10\.2 .* kernel ${version//+/[+]}\$"
 	# Each has its own files, and the same addresses on its own wire.
 	# shellcheck disable=SC2016 # expanded on the node
 	on server sh -c 'echo first >"$0"' "$OTHER/which"
