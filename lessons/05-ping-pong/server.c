@@ -206,18 +206,25 @@ static struct ibv_sge pool_sge(const struct pool *pool, uint32_t slot,
 	return sge;
 }
 
+struct message {
+	uint32_t slot;
+	uint32_t length;
+};
+
 struct server {
 	struct endpoint ep;
 	struct pool pool;
 	long slow;
-	uint32_t receives; /* that we want to have posted */
-	uint32_t posted; /* receives that are */
-	uint32_t messages; /* that have come */
+	uint32_t posted; /* receives */
+	uint32_t answered; /* messages */
+	struct message waiting[MAX_SLOTS]; /* for their answer, a ring */
+	uint32_t first, count;
 };
 
-/* Give the card a slot to receive into. */
-static int post_receive(struct server *s, uint32_t slot)
+/* Give the card a free slot to receive into. */
+static int post_receive(struct server *s)
 {
+	uint32_t slot = s->pool.free[--s->pool.free_count];
 	struct ibv_sge sge = pool_sge(&s->pool, slot, s->pool.slot_size);
 	struct ibv_recv_wr wr = {
 		.wr_id = wr_id_of(WR_RECV, slot),
@@ -246,38 +253,50 @@ static int post_send(struct server *s, uint32_t slot, size_t length)
 	return endpoint_post_send(&s->ep, &wr);
 }
 
-/* Post receives from the free slots until there are as many as we want. */
-static int refill(struct server *s)
+/*
+ * Answer the messages that wait, the oldest first. For each, first post a
+ * receive in its place, and only then answer: the answer is what makes the
+ * client send the next one, and that must find a receive here. The message goes
+ * back from the slot that it came into, uncopied, which is why another slot has
+ * to take that one's place. Where none is free, the message has to wait.
+ */
+static int answer(struct server *s)
 {
-	while (s->posted < s->receives && s->pool.free_count > 0)
-		if (post_receive(s, s->pool.free[--s->pool.free_count]))
+	const struct message *message;
+
+	while (s->count > 0 && s->pool.free_count > 0) {
+		message = &s->waiting[s->first];
+		if (post_receive(s) ||
+		    post_send(s, message->slot, message->length))
 			return -1;
+		s->answered++;
+		s->first = (s->first + 1) % MAX_SLOTS;
+		s->count--;
+	}
 	return 0;
 }
 
-/*
- * A message has come into SLOT. First post a receive in its place, and only
- * then answer: the answer is what makes the client send the next one, and that
- * must find a receive here. The message goes back from the slot that it came
- * into, uncopied, which is why another slot has to take that one's place.
- */
+/* A message has come into SLOT. */
 static int on_received(struct server *s, uint32_t slot, size_t length)
 {
+	uint32_t last = (s->first + s->count++) % MAX_SLOTS;
+
+	s->waiting[last] = (struct message){ .slot = slot, .length = length };
 	s->posted--;
-	s->messages++;
 	if (s->slow &&
 	    wait_readable(-1, s->ep.stop_fd, s->slow)) /* Ctrl-C only */
 		return -1;
-	if (refill(s))
-		return -1;
-	return post_send(s, slot, length);
+	return answer(s);
 }
 
-/* The answer in SLOT has been acknowledged: the slot is free again. */
+/*
+ * The answer in SLOT has been acknowledged: the slot is free again. The client
+ * may have seen the answer before, and its next message may be here already.
+ */
 static int on_sent(struct server *s, uint32_t slot)
 {
 	s->pool.free[s->pool.free_count++] = slot;
-	return refill(s);
+	return answer(s);
 }
 
 /* Send back what comes, until the client disconnects. */
@@ -301,7 +320,7 @@ static int serve(struct server *s)
 		return -1;
 	printf("the client disconnected: %u messages came and were sent back, "
 	       "%u answers not yet acknowledged\n",
-	       s->messages, s->ep.outstanding - s->posted);
+	       s->answered, s->ep.outstanding - s->posted);
 	return 0;
 }
 
@@ -345,19 +364,20 @@ static int run(struct server *s, const struct server_options *opt)
 {
 	/*
 	 * Twice as many slots as receives: for each message that is on its way
-	 * back there is another one to take its place. In the worst case all
-	 * of them are on their way back, so the send queue has room for that.
+	 * back there is another one to take its place.
 	 */
 	uint32_t slots = 2 * opt->slots;
 
 	s->slow = opt->slow;
-	s->receives = opt->slots;
 	if (endpoint_open(&s->ep, &opt->common) ||
 	    endpoint_listen(&s->ep, &opt->common) ||
 	    endpoint_get_request(&s->ep) ||
-	    endpoint_create_qp(&s->ep, slots, s->receives) ||
-	    pool_create(&s->pool, s->ep.pd, slots, opt->size) || refill(s))
+	    endpoint_create_qp(&s->ep, opt->slots, opt->slots) ||
+	    pool_create(&s->pool, s->ep.pd, slots, opt->size))
 		return -1;
+	while (s->posted < opt->slots)
+		if (post_receive(s))
+			return -1;
 	printf("%u slots of %ld bytes, %u of them posted\n", slots, opt->size,
 	       s->posted);
 	if (accept_client(&s->ep, opt))

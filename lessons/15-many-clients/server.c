@@ -222,6 +222,7 @@ static int post_answer(struct server *s, struct client *c, uint32_t slot,
 	}
 	s->sending[slot] = c;
 	c->answers++;
+	s->answered++;
 	return 0;
 }
 
@@ -550,7 +551,6 @@ static int on_completion(struct server *s, const struct ibv_wc *wc)
 	} else if (send) {
 		if (c->state != CLOSING)
 			c->since = now_ms();
-		s->answered++;
 	} else if (c && on_message(s, c, slot, wc->byte_len)) {
 		return 0;
 	}
