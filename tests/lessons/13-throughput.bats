@@ -120,10 +120,12 @@ counted() {
 }
 
 @test "with a packet in a hundred lost every message is right" {
+	local n pair="$plain/server -t 30|$plain/client -t 30"
+
 	impair loss 1%
-	turns "$plain" '-t 30|-t 30 -n 200 -s 4096 --window 8 --signal 4' \
-		'-t 30|-t 30 -n 200 -s 1024 --window 16 --signal 8 --batch 8 --op send --wait event' \
-		'-t 30|-t 30 -n 50 -s 64 --latency --op send'
+	one_by_one "$pair -n 200 -s 4096 --window 8 --signal 4" \
+		"$pair -n 200 -s 1024 --window 16 --signal 8 --batch 8 --op send --wait event" \
+		"$pair -n 50 -s 64 --latency --op send"
 	# By WRITE the client needs nothing of the server's program.
 	after_loss 0 1 '.*: every one is right'
 	said client 0 'status 0'

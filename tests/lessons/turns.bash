@@ -308,7 +308,7 @@ after_loss() {
 		right=$((${right:-0} + 1))
 		return
 	fi
-	grep -qE "$(lost_causes "$2")" \
+	grep -qE "^! .*($(lost_causes "$2"))" \
 		<<<"${from_server[n]}${from_client[n]}" && return
 	printf 'case %s: neither well nor lost:\n%s\n%s\n' "$n" \
 		"${from_server[n]}" "${from_client[n]}"
