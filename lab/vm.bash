@@ -7,6 +7,7 @@
 BOOT_SECONDS=${LAB_BOOT_SECONDS:-60}
 
 KVM_BOOT_SECONDS=15
+TCG=tcg,thread=multi,tb-size=256
 BOOT_TRIES=3
 
 # ---- starting one node ----------------------------------------------------
@@ -26,30 +27,26 @@ no_kvm_mark() {
 	echo "$LAB_ROOT/build/kernel/no-kvm-$(</proc/sys/kernel/random/boot_id)"
 }
 
-# percent TEXT: everything but plain characters as %XX, for the command line
-# of the node's kernel
-percent() {
-	local text=$1 LC_ALL=C i c
-	for ((i = 0; i < ${#text}; i++)); do
-		c=${text:i:1}
-		case $c in
-		[A-Za-z0-9/._-]) printf %s "$c" ;;
-		*) printf '%%%02X' "'$c" ;;
-		esac
-	done
+# write_disk NODE: what it is told on a disk: its name and its keys
+write_disk() {
+	echo "$1" >"$LAB_DIR/$1.name"
+	tar -c -f "$LAB_DIR/$1.disk" --transform 's/.*name$/name/' \
+		-C "$LAB_DIR" "$1.name" -C "$LAB_DIR/keys" host user.pub
 }
 
-# start_qemu NODE ACCEL: its process is in $qemu
+# start_qemu NODE ACCEL [ARGUMENT...]: its process is in $qemu. Both nodes, and the one
+# that is booted to be kept, are the same machine but for what is on their disk.
 start_qemu() {
-	local node=$1 accel=$2 me peer append cpu=max
+	local node=$1 accel=$2 peer append cpu=max
 	local share=local,security_model=none,readonly=on,multidevs=remap
+	shift 2
 	case $node in
-	server) me=1 peer=client ;;
-	client) me=2 peer=server ;;
+	server) peer=client ;;
+	client) peer=server ;;
+	*) peer=none ;;
 	esac
 	rm -f "$LAB_DIR/$node".{pid,qmp,link,console,qemu,ssh,frozen,killed}
-	append="console=ttyS0 quiet loglevel=3 panic=-1 lab.role=$node"
-	append+=" lab.dir=$(percent "$LAB_DIR")"
+	append="console=ttyS0 quiet loglevel=3 panic=-1"
 	# What makes a boot shorter. norandmaps also makes every program start
 	# four times as quick: the emulator translates code by its address, and
 	# can use what it has translated again.
@@ -70,9 +67,11 @@ start_qemu() {
 		-virtfs "$share,path=/,mount_tag=live" \
 		-virtfs "$share,path=/usr,mount_tag=usr" \
 		-netdev user,id=host,restrict=on,hostfwd=tcp:127.0.0.1:0-:22 \
-		-device virtio-net-pci,netdev=host,romfile=,mac=52:54:00:00:02:0$me \
+		-device virtio-net-pci,netdev=host,romfile=,mac=52:54:00:00:02:00 \
 		-netdev "dgram,id=link,local.type=unix,local.path=${LAB_DIR//,/,,}/$node.link,remote.type=unix,remote.path=${LAB_DIR//,/,,}/$peer.link" \
-		-device virtio-net-pci,netdev=link,romfile=,mac=52:54:00:00:01:0$me \
+		-device virtio-net-pci,netdev=link,romfile=,mac=52:54:00:00:01:00 \
+		-drive "file=${LAB_DIR//,/,,}/$node.disk,format=raw,if=virtio,readonly=on" \
+		-device vmgenid,guid=auto "$@" \
 		</dev/null >"$LAB_DIR/$node.qemu" 2>&1 &
 	qemu=$!
 	echo "$qemu" >"$LAB_DIR/$node.pid"
@@ -99,14 +98,15 @@ boot_timer() {
 	done
 }
 
-# wait_ready NODE SECONDS: until its console says so; otherwise why not in $why
-wait_ready() {
+# wait_console NODE SECONDS WORDS: until its console says `lab: WORDS`; otherwise why
+# it does not in $why
+wait_console() {
 	local node=$1 look timer first='' started=$SECONDS
 	: >>"$LAB_DIR/$node.console"
 	exec {console}< <(exec tail -s 0.5 --pid=$BASHPID -n +1 -f \
 		"$LAB_DIR/$node.console" 2>/dev/null)
 	tail=$!
-	grep -q -m 1 -E '^lab: (ready|failed)' <&"$console" &
+	grep -q -m 1 -E "^lab: ($3|failed)" <&"$console" &
 	look=$!
 	boot_timer "$2" &
 	timer=$!
@@ -134,17 +134,20 @@ console_tail() {
 # boot_node NODE: bounded, and tried again where it hangs. Runs in a process
 # of its own.
 boot_node() {
-	local node=$1 try why qemu accel seconds tail=
+	local node=$1 try why qemu accel seconds resume tail=
 	# shellcheck disable=SC2046 # process numbers
 	trap 'kill $tail $(jobs -p) 2>/dev/null; exit 1' TERM
+	write_disk "$node"
 	for ((try = 1; try <= BOOT_TRIES; try++)); do
-		accel=tcg,thread=multi,tb-size=256 seconds=$BOOT_SECONDS
+		accel=$TCG seconds=$BOOT_SECONDS resume=()
 		if kvm_works && ((try == 1)); then
 			accel=kvm
 			[[ ${LAB_ACCEL:-} ]] || seconds=$KVM_BOOT_SECONDS
+		elif [[ $booted && -s $booted ]] && ((try == 1)); then
+			resume_from "$booted"
 		fi
-		start_qemu "$node" "$accel"
-		if wait_ready "$node" "$seconds" && connect "$node"; then
+		start_qemu "$node" "$accel" "${resume[@]}"
+		if wait_console "$node" "$seconds" ready && connect "$node"; then
 			[[ $try == 1 || ! -e $LAB_DIR/$node.no-kvm ]] ||
 				touch "$(no_kvm_mark)"
 			return
@@ -156,6 +159,7 @@ boot_node() {
 			touch "$LAB_DIR/$node.no-kvm"
 			continue
 		fi
+		[[ ! ${resume[*]} ]] || rm -f "$booted"
 		say "boot of $node $why, attempt $try of $BOOT_TRIES; last lines of its console:"
 		console_tail "$node"
 	done
@@ -221,6 +225,7 @@ vm_keys() {
 
 vm_up() {
 	local kernel node boots=() missing=() started=$SECONDS failed=0 vmlinux initramfs
+	local booted='' progress
 	for node in server client; do
 		if ! node_alive "$node"; then
 			missing+=("$node")
@@ -258,15 +263,21 @@ vm_up() {
 		cp "${vmlinux%/*}/version" "$LAB_DIR/version"
 		echo vm >"$LAB_DIR/lab"
 	fi
+	progress "booting ${missing[*]}" &
+	progress=$!
+	if ! kvm_works; then
+		booted=$(booted_file)
+		keep_boot &
+		wait $! || true
+	fi
 	for node in "${missing[@]}"; do
 		boot_node "$node" &
 		boots+=($!)
 	done
-	progress "booting ${missing[*]}" &
 	for node in "${boots[@]}"; do
 		wait "$node" || failed=1
 	done
-	kill %progress 2>/dev/null || true
+	kill "$progress" 2>/dev/null || true
 	if ((failed)); then
 		vm_down
 		die "the nodes did not come up"
@@ -276,7 +287,7 @@ vm_up() {
 
 vm_stop() {
 	local node pid
-	for node in server client; do
+	for node in server client nobody; do
 		if node_pid "$node"; then
 			kill -KILL "$pid" 2>/dev/null || true
 		fi
@@ -287,7 +298,8 @@ vm_down() {
 	ssh_master_end server
 	ssh_master_end client
 	vm_stop
-	rm -f "$LAB_DIR"/{server,client}.{pid,qmp,link,console,qemu,frozen,killed,host,no-kvm}
+	rm -f "$LAB_DIR"/{server,client}.{frozen,killed,host,no-kvm,name}
+	rm -f "$LAB_DIR"/{server,client,nobody}.{pid,qmp,link,console,qemu,disk}
 	rm -f "$LAB_DIR"/{ssh.conf,kernel,version,capture,impair}
 	rm -rf "$LAB_DIR/keys"
 	forget_lab

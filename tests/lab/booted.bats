@@ -1,0 +1,89 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# A boot that is kept (lab/booted.bash): who goes on from it is a node of its own, and
+# without it the nodes come up all the same.
+
+load ../helpers
+
+export BATS_TEST_TIMEOUT=300
+
+setup_file() {
+	OTHER=$(mktemp -d /tmp/lab-XXXXXX)
+	export OTHER
+}
+
+setup() {
+	unset LAB_ACCEL
+	[[ $(on server cat /sys/devices/system/clocksource/clocksource0/current_clocksource) != kvm-clock ]] ||
+		skip "with KVM a boot is short, and none is kept"
+	# A file of its own: nobody else has nodes of this size.
+	export LAB_DIR=$OTHER/lab LAB_MEMORY=480
+	folder=$(KERNEL=${KERNEL:-linux-image-amd64} lab/kernel | head -n 1)
+	folder=${folder%/*}
+}
+
+teardown_file() {
+	LAB_DIR=$OTHER/lab lab/lab down
+	rm -rf "$OTHER"
+}
+
+# kept: the files that are newer than this test
+kept() {
+	find "$folder" -name 'booted-*' -newer "$OTHER/start"
+}
+
+@test "a boot that is kept: interrupted, made, gone on from twice, and damaged" {
+	local pid node ids=()
+
+	touch "$OTHER/start"
+	# Ctrl-C in the middle leaves no process and no file.
+	timeout --foreground 100 lab/lab up >"$OTHER/up" 2>&1 3>&- &
+	pid=$!
+	until [ -e "$LAB_DIR/nobody.pid" ] || ! kill -0 "$pid"; do
+		read -r -t 0.01 <> <(:) || true
+	done
+	kill -s INT "$pid"
+	status=0
+	wait "$pid" || status=$?
+	[ "$status" -gt 123 ] || fail "$status, $(<"$OTHER/up")"
+	run pgrep -f "$LAB_DIR/"
+	assert_failure 1
+	[ ! -e "$LAB_DIR" ]
+	assert_equal "$(kept)" ''
+
+	# Two labs, one after the other, from one file.
+	for _ in 1 2; do
+		lab/lab up
+		assert_equal "$(kept | wc -l)" 1
+		[ ! -e "$LAB_DIR/nobody.console" ]
+		for node in server client; do
+			# shellcheck disable=SC2016 # expanded on the node
+			run on "$node" sh -c '
+				hostname
+				cat /sys/class/net/link0/address /proc/sys/kernel/random/boot_id
+				date +%s
+				dmesg | grep -c "crng reseeded due to virtual machine fork"'
+			assert_success
+			assert_line --index 0 "$node"
+			ids+=("${lines[1]}" "${lines[2]}")
+			# The time is ours, and not that of the boot.
+			[ $(($(date +%s) - lines[3])) -lt 5 ]
+			assert_line --index 4 1
+		done
+		lab/lab down
+	done
+	assert_equal "${ids[0]} ${ids[2]}" '52:54:00:00:01:01 52:54:00:00:01:02'
+	assert_equal "${ids[4]} ${ids[6]}" '52:54:00:00:01:01 52:54:00:00:01:02'
+	# Random numbers are nobody else's.
+	assert_equal "$(printf '%s\n' "${ids[@]}" | sort -u | wc -l)" 6
+
+	# What cannot be gone on from is thrown away.
+	truncate -s 1000000 "$(kept)"
+	run lab/lab up
+	assert_success
+	assert_output --partial 'lab: boot of server ended by itself, attempt 1 of 3; last lines'
+	assert_equal "$(kept)" ''
+	run on client hostname
+	assert_output client
+	lab/lab down
+}
