@@ -35,7 +35,7 @@ endef
 $(foreach v,$(VARIANTS),$(eval $(call variant,$v)))
 
 # The peers: programs that misbehave on purpose, for the tests to meet.
-HEADERS := $(wildcard common/*.h tests/peers/*.h)
+HEADERS := $(wildcard common/*.h tests/peers/*.h tools/doctor/judge.c)
 FLAGS = -std=gnu11 -D_GNU_SOURCE -DLESSON=99 -g -O2 -Wall -Wextra -Werror -Icommon
 
 peers: $(patsubst tests/peers/%.c,build/peers/%,$(wildcard tests/peers/*.c))

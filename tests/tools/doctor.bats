@@ -263,6 +263,12 @@ on_client() {
 		half driver unshare -m sh -c \
 			"mount -t tmpfs none /etc/libibverbs.d; $verbs"
 		half name $verbs peer nobody.invalid 10120
+		# The kernel answers EIO to one of the first questions, whichever it is.
+		half eio sh -c "
+			for n in 3 4 5 6 7 8 9; do
+				strace -o /dev/null -e trace=ioctl \
+					-e inject=ioctl:error=EIO:when=\$n $verbs
+			done"
 		# A control group that allows no device, no object, or a few.
 		mkdir /tmp/groups
 		mount -t cgroup2 none /tmp/groups
@@ -312,6 +318,10 @@ on_client() {
 	part driver
 	says FAIL device 'the kernel has rxe0, and the library has no driver for it$'
 	assert_line --partial 'fix: sudo apt install ibverbs-providers'
+	part eio
+	says FAIL open 'rxe0 does not answer$'
+	says FAIL port 'rxe0: ibv_query_port: Input/output error$'
+	assert_line --partial 'fix: see dmesg'
 	part "group handle=0"
 	says FAIL open "rxe0: /dev/infiniband/uverbs0 cannot be opened: Resource temporarily unavailable$"
 	assert_line --partial "fix: the limit of a control group: raise rdma.max"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the two halves of the doctor's C program share. */
+/* What the parts of the doctor's C program share. */
 #ifndef DOCTOR_H
 #define DOCTOR_H
 
@@ -25,6 +25,20 @@ void finding(enum level level, const char *check, const char *fix,
  * every verb that makes one fails with EAGAIN then. Otherwise it is USUAL.
  */
 const char *fix_of(int err, const char *usual);
+
+/*
+ * judge_port - is that port up? The finding, and whether it is one of RoCE that
+ * more can be asked of. CARD may be "": nobody knows it.
+ */
+bool judge_port(const char *device, uint32_t port, const char *card,
+		const struct ibv_port_attr *attr);
+
+/*
+ * judge_mtu - do the port's active_mtu and the card's MTU, in bytes, fit? The
+ * finding.
+ */
+void judge_mtu(const char *device, const char *card, int mtu,
+	       const struct ibv_port_attr *attr);
 
 /* The port on which a doctor waits for another (--serve). */
 #define DOCTOR_PORT "10120"

@@ -9,7 +9,6 @@
 #include <glob.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <stdarg.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -21,33 +20,6 @@
 
 /* The vendor number of those who have none: SoftRoCE's. */
 #define NO_VENDOR 0xffffff
-
-/*
- * The bytes of a packet that are not payload: at least, IPv4, UDP, BTH, RETH and
- * checksum; at most, as the kernel reckons (iboe_get_mtu() in ib_addr.h).
- */
-#define LEAST_HEADERS (20 + 8 + 12 + 16 + 4)
-#define MOST_HEADERS (40 + 8 + 12 + 4 + 28 + 4)
-
-void finding(enum level level, const char *check, const char *fix,
-	     const char *seen, ...)
-{
-	static const char *const names[] = { "OK", "WARN", "FAIL" };
-	va_list args;
-
-	printf("%s\t%s\t", names[level], check);
-	va_start(args, seen);
-	vprintf(seen, args);
-	va_end(args);
-	printf("\t%s\n", fix ? fix : "");
-}
-
-const char *fix_of(int err, const char *usual)
-{
-	if (err != EAGAIN)
-		return usual;
-	return "the limit of a control group: raise rdma.max of the one in /proc/self/cgroup, under /sys/fs/cgroup (echo DEVICE hca_handle=max hca_object=max >rdma.max)";
-}
 
 /* "crw------- root root" of a file, for findings about who may open it. */
 static const char *owner_of(const char *path)
@@ -133,32 +105,6 @@ static int card_mtu(const char *card)
 		mtu = 0;
 	fclose(file);
 	return mtu;
-}
-
-static void check_mtu(const char *device, const char *card,
-		      const struct ibv_port_attr *attr)
-{
-	int active = 128 << attr->active_mtu, max = 128 << attr->max_mtu;
-	int mtu = card_mtu(card);
-	char fix[128];
-
-	if (mtu < active + LEAST_HEADERS) {
-		snprintf(fix, sizeof(fix), "sudo ip link set %s mtu 1500",
-			 card);
-		finding(FAIL, "mtu", fix,
-			"%s: active_mtu %d makes packets of %d bytes, and the MTU of %s is %d",
-			device, active, active + LEAST_HEADERS, card, mtu);
-	} else if (2 * active <= max && mtu >= 2 * active + MOST_HEADERS) {
-		snprintf(fix, sizeof(fix),
-			 "sudo ip link set %s mtu 1500, then mtu %d again",
-			 card, mtu);
-		finding(WARN, "mtu", fix,
-			"%s: active_mtu %d, though the MTU of %s, %d, has room for more",
-			device, active, card, mtu);
-	} else {
-		finding(OK, "mtu", NULL, "%s: active_mtu %d, MTU of %s %d",
-			device, active, card, mtu);
-	}
 }
 
 /* Is there a GID of RoCE v2 for this address, on that port? Its index, or -1 */
@@ -297,7 +243,7 @@ static void check_port(struct ibv_context *verbs, uint32_t port,
 		       struct sockaddr_storage *own)
 {
 	const char *name = ibv_get_device_name(verbs->device);
-	char card[IF_NAMESIZE], fix[128];
+	char card[IF_NAMESIZE];
 	struct ibv_port_attr attr;
 	int err;
 
@@ -307,30 +253,13 @@ static void check_port(struct ibv_context *verbs, uint32_t port,
 			name, strerror(err));
 		return;
 	}
-	if (attr.link_layer != IBV_LINK_LAYER_ETHERNET) {
-		finding(attr.state == IBV_PORT_ACTIVE ? OK : FAIL, "port",
-			attr.state == IBV_PORT_ACTIVE ?
-				NULL :
-				"is the cable in, and does a subnet manager run (opensm)?",
-			"%s port %u: InfiniBand, %s", name, port,
-			ibv_port_state_str(attr.state));
-		return;
-	}
 	card_of(gids, count, port, card);
 	if (!card[0])
 		card_by_parent(name, card);
-	if (attr.state != IBV_PORT_ACTIVE) {
-		snprintf(fix, sizeof(fix), "sudo ip link set %s up",
-			 card[0] ? card : "CARD");
-		finding(FAIL, "port", fix, "%s port %u, on %s: %s", name, port,
-			card[0] ? card : "no card",
-			ibv_port_state_str(attr.state));
+	if (!judge_port(name, port, card, &attr))
 		return;
-	}
-	finding(OK, "port", NULL, "%s port %u, on %s: active", name, port,
-		card);
 	check_gids(name, card, gids, count, port, own);
-	check_mtu(name, card, &attr);
+	judge_mtu(name, card, card_mtu(card), &attr);
 }
 
 static void check_device(struct ibv_device *device,
