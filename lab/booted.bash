@@ -17,11 +17,12 @@ booted_file() {
 	echo "${vmlinux%/*}/booted-${hash%% *}"
 }
 
-# resume_from FILE: the words that make QEMU go on from there, in $resume
+# resume_from FILE: the words that make QEMU go on from there, in $resume. With nothing
+# to read it would wait for ever, so then it is ended.
 resume_from() {
 	local quoted
 	quote "$1"
-	resume=(-incoming "exec:cat $quoted")
+	resume=(-incoming "exec:cat $quoted || kill \$PPID")
 }
 
 # keep_boot: make $booted, unless it is there. Whoever comes second waits. Where it fails
