@@ -378,8 +378,8 @@ static int read_terms(struct client *c, const struct rdma_cm_event *event)
 
 	if (event->param.conn.private_data_len < 16 || memcmp(wire, MAGIC, 8)) {
 		fprintf(stderr,
-			"the server's private data does not begin with "
-			"" MAGIC ": is it the server of this lesson?\n");
+			"the server's private data does not begin with " MAGIC
+			": is it the server of this lesson?\n");
 		return -1;
 	}
 	memcpy(&window, wire + 8, 4);

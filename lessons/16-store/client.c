@@ -600,8 +600,8 @@ static int read_terms(struct client *c)
 
 	if (c->ep.private_data_len < TERMS_SIZE || memcmp(terms, MAGIC, 8)) {
 		fprintf(stderr,
-			"the server's private data does not begin with "
-			"" MAGIC ": is it the server of this lesson?\n");
+			"the server's private data does not begin with " MAGIC
+			": is it the server of this lesson?\n");
 		return -1;
 	}
 	if (remote_region_unpack(&c->table, terms + 8) ||

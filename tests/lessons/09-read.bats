@@ -83,7 +83,7 @@ granted() {
 	granted 5 16 0
 	granted 6 0 0
 	for n in 5 6; do
-		said client $n 'the server grants no READ at all: a READ would be posted and wait for ever; ask for some with -d, and start the server with -g' \
+		said client $n '! the server grants no READ at all: a READ would be posted and wait for ever; ask for some with -d, and start the server with -g' \
 			'status 1'
 	done
 }

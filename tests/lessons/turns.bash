@@ -53,55 +53,14 @@ undo() {
 	[ -z "${impaired:-}" ] || lab/lab impair clear
 }
 
-# turns FOLDER 'SERVER_FLAGS|CLIENT_FLAGS'...: one pair after the other, with the
-# programs of FOLDER. The two nodes are entered once for all of them, and the
-# line `listening on` of each server lets the next client go. What turn N (the
-# first is 0) printed, errors among it and `status S` at its end, is in
-# ${from_server[N]} and ${from_client[N]}.
-# shellcheck disable=SC2016 # expanded on the nodes
-turns() {
-	local folder=$1
-
-	shift
-	LIMIT=100 on server sh -c 'for turn; do
-			"$0" ${turn%|*} 2>&1
-			echo "status $?"
-		done' "$folder/server" "$@" </dev/null |
-		tee "$BATS_TEST_TMPDIR/turns.server" |
-		grep --line-buffered '^listening on ' |
-		LIMIT=100 on client sh -c 'address=$1
-		shift
-		for turn; do
-			read -r line || exit
-			"$0" ${turn#*|} "$address" 2>&1
-			echo "status $?"
-		done' "$folder/client" "$ADDR_SERVER" "$@" \
-			>"$BATS_TEST_TMPDIR/turns.client"
-	split_turns from_server "$BATS_TEST_TMPDIR/turns.server"
-	split_turns from_client "$BATS_TEST_TMPDIR/turns.client"
-}
-
-split_turns() {
-	local -n into=$1
-	local line text=''
-
-	into=()
-	while IFS= read -r line; do
-		text+=$line$'\n'
-		[[ $line == 'status '* ]] || continue
-		into+=("$text")
-		text=''
-	done <"$2"
-}
-
-# said SIDE N REGEX...: what turn N of SIDE printed must have these lines.
+# said SIDE N REGEX...: what case N of SIDE printed must have these lines.
 said() {
 	local -n all=from_$1
 	local regex n=$2
 
 	for regex in "${@:3}"; do
 		grep -qxE -- "$regex" <<<"${all[n]:-}" && continue
-		printf 'turn %s, %s: no line that matches %s in:\n%s\n' \
+		printf 'case %s, %s: no line that matches %s in:\n%s\n' \
 			"$n" "$1" "$regex" "${all[n]:-nothing}"
 		printf 'the other side:\n%s\n%s\n' "${from_server[n]:-}" \
 			"${from_client[n]:-}"
@@ -122,6 +81,17 @@ said() {
 one_by_one() {
 	begin_cases in_turn "$@"
 	finish_cases
+}
+
+# turns FOLDER 'SERVER_FLAGS|CLIENT_FLAGS'...: the same with the two programs of FOLDER.
+turns() {
+	local folder=$1 flags pairs=()
+
+	shift
+	for flags; do
+		pairs+=("$folder/server ${flags%|*}|$folder/client ${flags#*|}")
+	done
+	one_by_one "${pairs[@]}"
 }
 
 # all_at_once SIDE CASE...: all at the same time, case N on port 10130 + N. The
