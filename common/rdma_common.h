@@ -175,7 +175,8 @@ static inline void address_text(const struct sockaddr *address, char *text,
  *
  * Mind where ERR comes from. The rdma_*() calls return -1 and set errno (see
  * rdma_cm(7)); ibv_post_send(3) and its like return the errno value and leave
- * errno alone; ibv_reg_mr(3) and its like return NULL and set errno.
+ * errno alone; ibv_reg_mr(3) and its like return NULL and set errno. The ones
+ * that destroy, ibv_dereg_mr(3) and its like, return it, and it is in errno too.
  */
 static inline void report(const char *call, int err)
 {
@@ -369,8 +370,8 @@ static inline const char *wc_advice(enum ibv_wc_status status)
 		return "an lkey is wrong, the device cannot do what was asked, "
 		       "or, on SoftRoCE, a receive was too small";
 	case IBV_WC_LOC_PROT_ERR:
-		return "the local buffer is not inside its memory region, or "
-		       "the region lacks LOCAL_WRITE";
+		return "the local buffer is not inside its memory region, the "
+		       "lkey is none of ours, or the region lacks LOCAL_WRITE";
 	case IBV_WC_WR_FLUSH_ERR:
 		return "the connection was already down: look for the first "
 		       "error, this one only follows it";
@@ -714,7 +715,8 @@ static inline int endpoint_open(struct endpoint *ep, const struct options *opt)
  * The channel is readable when this is called. What the event carries is
  * copied before it is acknowledged, since it dies with it: the peer's private
  * data, and with a CONNECT_REQUEST the new id. A client that is one too many is
- * turned away and is no failure; ep->event is CONNECT_REQUEST then.
+ * turned away and is no failure; ep->event is CONNECT_REQUEST then. Nor is what
+ * lesson 03 may ignore: ADDR_CHANGE and TIMEWAIT_EXIT.
  */
 static inline int endpoint_take_event(struct endpoint *ep,
 				      enum rdma_cm_event_type wanted)
@@ -734,6 +736,11 @@ static inline int endpoint_take_event(struct endpoint *ep,
 		rdma_ack_cm_event(event);
 		rdma_reject(id, busy, sizeof(busy));
 		rdma_destroy_id(id);
+		return 0;
+	}
+	if (event->event == RDMA_CM_EVENT_ADDR_CHANGE ||
+	    event->event == RDMA_CM_EVENT_TIMEWAIT_EXIT) {
+		rdma_ack_cm_event(event);
 		return 0;
 	}
 	ep->private_data_len = 0;
@@ -955,7 +962,9 @@ static inline int endpoint_accept(struct endpoint *ep,
  * endpoint_post_send, endpoint_post_recv - post one request and count it
  *
  * A request without IBV_SEND_SIGNALED is not counted: it completes with the
- * next one that has it.
+ * next one that has it. (Only when all goes well: one that is flushed has a
+ * completion of its own. The count may come out too low then, and it is the end
+ * of the QP that takes the buffers back: endpoint_disconnect().)
  */
 static inline int endpoint_post_send(struct endpoint *ep,
 				     struct ibv_send_wr *wr)
@@ -1004,20 +1013,18 @@ static inline int endpoint_poll(struct endpoint *ep, struct ibv_wc *wc)
 }
 
 /*
- * endpoint_disconnect - say goodbye, wait for the peer's, and take back every
- * buffer from the card (lesson 01, steps 15 to 17a)
+ * endpoint_goodbye - say goodbye, wait for the peer's, and see every request
+ * come back from the card (lesson 01, steps 15 to 17a)
  *
  * rdma_disconnect(3) moves our QP to the error state, and what is still posted
- * is flushed to the CQ. The memory may be freed when that has been seen.
+ * is flushed to the CQ.
  */
-static inline int endpoint_disconnect(struct endpoint *ep)
+static inline int endpoint_goodbye(struct endpoint *ep)
 {
 	long long deadline;
 	struct ibv_wc wc;
 	int ret = 0;
 
-	if (!ep->connected)
-		return 0;
 	ep->connected = false;
 	if (rdma_disconnect(ep->id)) {
 		report("rdma_disconnect", errno);
@@ -1034,6 +1041,22 @@ static inline int endpoint_disconnect(struct endpoint *ep)
 			return -1;
 		}
 	}
+	return ret;
+}
+
+/*
+ * endpoint_disconnect - end the connection, if there is one, and the QP (lesson
+ * 01, steps 15 to 18)
+ *
+ * Then the memory may be freed, whatever has failed: without a QP the card has no
+ * buffer of ours any more.
+ */
+static inline int endpoint_disconnect(struct endpoint *ep)
+{
+	int ret = ep->connected ? endpoint_goodbye(ep) : 0;
+
+	if (ep->id && ep->id->qp)
+		rdma_destroy_qp(ep->id);
 	return ret;
 }
 

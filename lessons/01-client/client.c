@@ -460,8 +460,8 @@ int main(int argc, char **argv)
 	printf("11 rdma_connect\n");
 
 	/*
-	 * Step 12: rdma_get_cm_event: the server has accepted, and the QP has
-	 * gone to RTS (ready to send) by itself. Or REJECTED, or UNREACHABLE.
+	 * Step 12: rdma_get_cm_event: the server has accepted. The call moves
+	 * the QP to RTS (ready to send) inside. Or REJECTED, or UNREACHABLE.
 	 */
 	if (wait_event(channel, stop_fd, "ESTABLISHED", opt.timeout))
 		goto out;
@@ -506,9 +506,9 @@ int main(int argc, char **argv)
 	printf("14 ibv_post_send: SEND of %zu bytes\n", length);
 
 	/*
-	 * Step 14a: ibv_poll_cq(3). The completion says that the message is in
-	 * the server's memory, acknowledged by its card (its program may not
-	 * have looked yet). Leave this out and the disconnect of step 15 races
+	 * Step 14a: ibv_poll_cq(3). The completion says that the server's card
+	 * has the message and answers for it (its program may not have looked
+	 * yet). Leave this out and the disconnect of step 15 races
 	 * with the message: it may throw it away before it has left.
 	 */
 	if (wait_completion(cq, channel->fd, stop_fd, opt.timeout, &wc))

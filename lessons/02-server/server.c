@@ -206,6 +206,21 @@ static int wait_completion(struct ibv_cq *cq, int cm_fd, int stop_fd,
 	return 0;
 }
 
+/*
+ * Give EVENT back. One that we did not wait for may be the request of a second
+ * client. Its id belongs to us too, as in step 6, and we have no use for it.
+ */
+static void ack_event(struct rdma_cm_event *event, const struct rdma_cm_id *id)
+{
+	struct rdma_cm_id *second = NULL;
+
+	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST && event->id != id)
+		second = event->id;
+	rdma_ack_cm_event(event);
+	if (second)
+		rdma_destroy_id(second);
+}
+
 /* Is it 0.0.0.0 or ::, which stand for every address of this machine? */
 static bool is_wildcard(const struct sockaddr *address)
 {
@@ -459,7 +474,7 @@ int main(int argc, char **argv)
 	err = expect_event(event, RDMA_CM_EVENT_ESTABLISHED);
 
 	/* Step 15: rdma_ack_cm_event. */
-	rdma_ack_cm_event(event);
+	ack_event(event, id);
 	if (err)
 		goto out;
 	connected = true;
@@ -490,10 +505,11 @@ int main(int argc, char **argv)
 		goto out;
 	}
 	err = expect_event(event, RDMA_CM_EVENT_DISCONNECTED);
+	/* Whatever else it is, this client says nothing more. */
+	disconnected = event->event != RDMA_CM_EVENT_CONNECT_REQUEST;
 
 	/* Step 18: rdma_ack_cm_event. */
-	rdma_ack_cm_event(event);
-	disconnected = true;
+	ack_event(event, id);
 	if (err)
 		goto out;
 	printf("17 rdma_get_cm_event: DISCONNECTED\n");
@@ -523,7 +539,7 @@ out:
 				opt.timeout) &&
 		    !rdma_get_cm_event(channel, &event)) {
 			expect_event(event, RDMA_CM_EVENT_DISCONNECTED);
-			rdma_ack_cm_event(event);
+			ack_event(event, id);
 		}
 
 		/*

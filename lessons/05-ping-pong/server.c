@@ -10,8 +10,8 @@
 /*
  * The largest message. Every byte of the pool is pinned memory: with the four
  * slots that we receive into, and as many for the answers that are on their
- * way, 1 MiB makes 8 MiB, just as much as Linux lets a user pin who is not
- * root (RLIMIT_MEMLOCK, since Linux 5.16).
+ * way, 1 MiB makes 8 MiB, as much as Linux lets a user pin who is not root
+ * (RLIMIT_MEMLOCK, since Linux 5.16). Most cards pin their queues on top of it.
  */
 #define MAX_SIZE (1 << 20)
 
@@ -150,8 +150,8 @@ static int check_wc(const struct ibv_wc *wc)
 
 /*
  * The pool: slots of one size, side by side in one piece of registered memory.
- * Each slot is posted as a receive, or being sent, or free, and never two of
- * these at a time. Registering is slow, so it is done once for all of them.
+ * Each slot is posted as a receive, or being sent, or free, or waits with its
+ * message, and never two of these. Registering is slow: it is done once for all.
  */
 struct pool {
 	uint8_t *memory;

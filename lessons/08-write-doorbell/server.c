@@ -243,7 +243,8 @@ static int no_notice(struct server *s, uint32_t seq)
 /*
  * Look around: has the client gone, is it too late, does somebody want us to
  * stop? With --wait event this is also where we sleep: until a completion
- * comes, but for a millisecond only, since the doorbell wakes nobody.
+ * comes, but for a millisecond only, since the doorbell wakes nobody. So there
+ * is no poll after the arming (lesson 04): a wake-up that is lost costs no more.
  */
 static int look_around(struct server *s, uint32_t seq, long long deadline)
 {

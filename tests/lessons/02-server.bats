@@ -259,6 +259,18 @@ rdma_get_cm_event: Resource temporarily unavailable: an event came that could no
 	[[ $stderr == *'rdma_accept: Invalid argument: the peer has left already' ]]
 }
 
+@test "a second client while the first is there ends it, and is refused" {
+	start server server "$server" -t 20
+	wait_line server '^listening on '
+	start client first "$bad" --at sent --do stall --text first "$ADDR_SERVER"
+	wait_line server '^16 ibv_poll_cq'
+	run --separate-stderr on client "$bad" "$ADDR_SERVER"
+	[[ $stderr == *'got RDMA_CM_EVENT_REJECTED, status 28'* ]] || fail "$stderr"
+	end_stalling client
+	alone 1 'rdma_get_cm_event: waited for RDMA_CM_EVENT_DISCONNECTED, got RDMA_CM_EVENT_CONNECT_REQUEST, status 0: not an event that belongs here'
+	finish first
+}
+
 @test "the client stalls: the deadline ends each wait" {
 	# The client that stalls early has to find a server, and this waits longer.
 	persist \
