@@ -31,9 +31,7 @@ doctor_checks() {
 	{
 		grep -ohE 'found (OK|WARN|FAIL|\$level) [a-z0-9-]+' tools/doctor/doctor |
 			sed 's/.* //'
-		tr -d '\n\t' <tools/doctor/verbs.c | grep -oE 'finding\([^;]*' |
-			sed -nE 's/^[^"]*"([a-z0-9-]+)".*/\1/p'
-		tr -d '\n\t' <tools/doctor/peer.c | grep -oE 'finding\([^;]*' |
+		cat tools/doctor/*.c | tr -d '\n\t' | grep -oE 'finding\([^;]*' |
 			sed -nE 's/^[^"]*"([a-z0-9-]+)".*/\1/p'
 	} | sort -u
 }
