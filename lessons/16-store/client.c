@@ -206,6 +206,20 @@ static struct ibv_sge sge_of(struct client *c, void *at, size_t length)
 	return sge;
 }
 
+/* Is it a reply? Whoever asked takes its status for a number that is not negative. */
+static int check_reply(const struct client *c, const struct ibv_wc *wc)
+{
+	uint32_t status = be32toh(c->memory.reply.status);
+
+	if (wc->byte_len == sizeof(struct reply) && status <= BAD_VALUE)
+		return 0;
+	fprintf(stderr,
+		"a reply has %zu bytes and a status of %d at most, and this one "
+		"%u and %u\n",
+		sizeof(struct reply), BAD_VALUE, wc->byte_len, status);
+	return -1;
+}
+
 /* Wait until SENDS of our requests and RECVS receives have completed. */
 static int wait_for(struct client *c, int sends, int recvs)
 {
@@ -220,11 +234,7 @@ static int wait_for(struct client *c, int sends, int recvs)
 			return -1;
 		if (wr_id_op(wc.wr_id) != WR_RECV) {
 			sends--;
-		} else if (wc.byte_len != sizeof(struct reply)) {
-			fprintf(stderr,
-				"a reply has %zu bytes, and this one "
-				"%u\n",
-				sizeof(struct reply), wc.byte_len);
+		} else if (check_reply(c, &wc)) {
 			return -1;
 		} else {
 			recvs--;

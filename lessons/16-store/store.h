@@ -61,10 +61,11 @@ static inline uint64_t entry_checksum(const struct entry *entry)
 			   sizeof(*entry) - offsetof(struct entry, version)));
 }
 
+/* KEY of LENGTH bytes may be any; that the entry says the same proves nothing. */
 static inline bool entry_has_key(const struct entry *entry, const void *key,
-				 uint16_t length)
+				 size_t length)
 {
-	return be32toh(entry->state) == FULL &&
+	return length <= KEY_MAX && be32toh(entry->state) == FULL &&
 	       be16toh(entry->key_length) == length &&
 	       !memcmp(entry->key, key, length);
 }

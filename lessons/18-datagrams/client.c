@@ -215,8 +215,9 @@ static int look_up(struct client *c)
 	return ret;
 }
 
-/* Take what has come; the receive is posted again. 0 with the report in D */
-static int take(struct client *c, const struct ibv_wc *wc, struct datagram *d)
+/* What has come, in D; its kind is 0 where it is no datagram of ours. */
+static void read_datagram(struct client *c, const struct ibv_wc *wc,
+			  struct datagram *d)
 {
 	const struct datagram *got = ud_parse(&c->u, wc);
 
@@ -224,8 +225,16 @@ static int take(struct client *c, const struct ibv_wc *wc, struct datagram *d)
 	if (got)
 		*d = *got;
 	d->kind = be32toh(d->kind);
+	if (d->kind == REPORT && be32toh(d->seq) > c->count)
+		d->kind = 0; /* of more than there are: not of our server */
 	if (d->kind == DATA)
 		c->own++; /* a member of a group hears itself */
+}
+
+/* Take what has come; the receive is posted again. 0 with the report in D */
+static int take(struct client *c, const struct ibv_wc *wc, struct datagram *d)
+{
+	read_datagram(c, wc, d);
 	return ud_post_receive(&c->u, wr_id_slot(wc->wr_id));
 }
 
