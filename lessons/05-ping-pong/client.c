@@ -253,12 +253,8 @@ static int send_next(struct client *c)
 	return 0;
 }
 
-/*
- * An answer has come into SLOT: the messages come back in the order in which
- * they were sent. Check it and post the slot again before the next message is
- * sent, since that one's answer will need it.
- */
-static int on_received(struct client *c, uint32_t slot, size_t length)
+/* Is what came into SLOT the answer that is due? */
+static int check_answer(const struct client *c, uint32_t slot, size_t length)
 {
 	ssize_t wrong;
 
@@ -280,6 +276,18 @@ static int on_received(struct client *c, uint32_t slot, size_t length)
 			c->answered, wrong);
 		return -1;
 	}
+	return 0;
+}
+
+/*
+ * An answer has come into SLOT: the messages come back in the order in which
+ * they were sent. Check it and post the slot again before the next message is
+ * sent, since that one's answer will need it.
+ */
+static int on_received(struct client *c, uint32_t slot, size_t length)
+{
+	if (check_answer(c, slot, length))
+		return -1;
 	c->answered++;
 	return post_receive(c, slot);
 }

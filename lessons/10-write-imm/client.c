@@ -246,7 +246,7 @@ static int check_answer(struct client *c, const struct ibv_wc *wc)
 		return -1;
 	}
 	c->answered++;
-	return post_receive(c);
+	return 0;
 }
 
 /*
@@ -276,7 +276,7 @@ static int send_messages(struct client *c, const struct client_options *opt)
 			return -1;
 		if (wr_id_op(wc.wr_id) == WR_WRITE)
 			c->completed++;
-		else if (check_answer(c, &wc))
+		else if (check_answer(c, &wc) || post_receive(c))
 			return -1;
 	}
 	printf("%u messages of %zu bytes, each one answered\n", c->answered,

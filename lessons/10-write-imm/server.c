@@ -172,13 +172,30 @@ static int accept_client(struct server *s)
 }
 
 /*
- * Take one completion: of an answer, or of a receive, which is a message. The
- * immediate is big-endian, like everything on the wire; it is valid only where
- * the flag says so. byte_len is what was written, by the card's own count.
+ * A receive has completed: a message. The immediate is big-endian, like
+ * everything on the wire; it is valid only where the flag says so. byte_len is
+ * what was written, by the card's own count.
  */
-static int take_completion(struct server *s)
+static int take_message(struct server *s, const struct ibv_wc *wc)
 {
 	struct notice *notice;
+
+	if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM ||
+	    !(wc->wc_flags & IBV_WC_WITH_IMM)) {
+		fprintf(stderr, "a message came that is no RDMA WRITE with "
+				"immediate: is the peer the client of this "
+				"lesson?\n");
+		return -1;
+	}
+	notice = &s->waiting[(s->first + s->count++) % MAX_SLOTS];
+	notice->header = be32toh(wc->imm_data);
+	notice->length = wc->byte_len;
+	return 0;
+}
+
+/* Take one completion: of an answer, or of a receive, which is a message. */
+static int take_completion(struct server *s)
+{
 	struct ibv_wc wc;
 	int ret = endpoint_wait_wc(&s->ep, &wc);
 
@@ -186,20 +203,9 @@ static int take_completion(struct server *s)
 		return ret;
 	if (check_wc(&wc))
 		return -1;
-	if (wr_id_op(wc.wr_id) == WR_SEND) {
-		s->answering--;
-		return 0;
-	}
-	if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM ||
-	    !(wc.wc_flags & IBV_WC_WITH_IMM)) {
-		fprintf(stderr, "a message came that is no RDMA WRITE with "
-				"immediate: is the peer the client of this "
-				"lesson?\n");
-		return -1;
-	}
-	notice = &s->waiting[(s->first + s->count++) % MAX_SLOTS];
-	notice->header = be32toh(wc.imm_data);
-	notice->length = wc.byte_len;
+	if (wr_id_op(wc.wr_id) != WR_SEND)
+		return take_message(s, &wc);
+	s->answering--;
 	return 0;
 }
 

@@ -145,6 +145,20 @@ static int register_memory(struct client *c)
 	return 0;
 }
 
+/* Where the three numbers are, and may we work on them? */
+static int read_region(struct client *c)
+{
+	if (remote_region_unpack(&c->region, c->ep.private_data))
+		return -1;
+	if (c->region.size >= PLACES_END && c->ep.initiator_depth >= 1)
+		return 0;
+	fprintf(stderr,
+		"the server offers %u bytes, and %u atomics at a time: is it "
+		"the server of this lesson?\n",
+		c->region.size, c->ep.initiator_depth);
+	return -1;
+}
+
 /* Say how often we will count, and ask for one atomic or READ at a time. */
 static int connect_server(struct client *c, const struct client_options *opt)
 {
@@ -158,16 +172,7 @@ static int connect_server(struct client *c, const struct client_options *opt)
 	param.private_data = wire;
 	param.private_data_len = sizeof(wire);
 	param.initiator_depth = 1;
-	if (endpoint_connect(&c->ep, &param) ||
-	    remote_region_unpack(&c->region, c->ep.private_data))
-		return -1;
-	if (c->region.size >= PLACES_END && c->ep.initiator_depth >= 1)
-		return 0;
-	fprintf(stderr,
-		"the server offers %u bytes, and %u atomics at a time: is it "
-		"the server of this lesson?\n",
-		c->region.size, c->ep.initiator_depth);
-	return -1;
+	return endpoint_connect(&c->ep, &param) || read_region(c) ? -1 : 0;
 }
 
 /* Post WR, all of which concerns our 8 bytes, and wait until it is done. */

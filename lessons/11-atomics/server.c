@@ -208,6 +208,20 @@ static void drop(struct rdma_cm_id *id)
 	rdma_destroy_id(id);
 }
 
+/* What a client says in its private data; -1 when it is not for us, or too many. */
+static int read_request(const struct server *s, const uint8_t *request,
+			uint32_t *count, uint32_t *clients)
+{
+	memcpy(count, request + 8, 4);
+	memcpy(clients, request + 12, 4);
+	*count = be32toh(*count);
+	*clients = be32toh(*clients);
+	if (memcmp(request, MAGIC, 8) || *clients < 1 ||
+	    *clients > MAX_CLIENTS || (s->clients && s->come == s->clients))
+		return -1;
+	return 0;
+}
+
 /*
  * A client that asks to come in. It has said how often it will count; where it
  * has not, it is no client of this lesson, and where all have come already it
@@ -219,11 +233,7 @@ static int take_request(struct server *s, const struct server_options *opt,
 {
 	uint32_t count, clients;
 
-	memcpy(&count, request + 8, 4);
-	memcpy(&clients, request + 12, 4);
-	clients = be32toh(clients);
-	if (memcmp(request, MAGIC, 8) || clients < 1 || clients > MAX_CLIENTS ||
-	    (s->clients && s->come == s->clients)) {
+	if (read_request(s, request, &count, &clients)) {
 		rdma_reject(id, NULL, 0);
 		rdma_destroy_id(id);
 		return 0;
@@ -235,7 +245,7 @@ static int take_request(struct server *s, const struct server_options *opt,
 	if (s->clients == 0)
 		s->clients = clients;
 	s->connections[s->come++].id = id;
-	s->expected += be32toh(count);
+	s->expected += count;
 	return 0;
 }
 

@@ -154,6 +154,22 @@ static void deregister_memory(struct client *c)
 	free(c->mirror);
 }
 
+/* What the server lends: its ring, and the word for our tail. */
+static int read_regions(struct client *c)
+{
+	if (remote_region_unpack(&c->ring, c->ep.private_data) ||
+	    remote_region_unpack(&c->tail_word,
+				 c->ep.private_data + REMOTE_REGION_WIRE_SIZE))
+		return -1;
+	if (c->ring.size == c->st.size && c->tail_word.size == sizeof(uint64_t))
+		return 0;
+	fprintf(stderr,
+		"the server lends a ring of %u bytes and a tail of %u: "
+		"is it the server of this lesson?\n",
+		c->ring.size, c->tail_word.size);
+	return -1;
+}
+
 static int connect_server(struct client *c)
 {
 	struct rdma_conn_param param = CONN_PARAM_DEFAULT;
@@ -162,19 +178,8 @@ static int connect_server(struct client *c)
 	stream_pack(wire, &c->st, c->head_mr);
 	param.private_data = wire;
 	param.private_data_len = sizeof(wire);
-	if (endpoint_connect(&c->ep, &param) ||
-	    remote_region_unpack(&c->ring, c->ep.private_data) ||
-	    remote_region_unpack(&c->tail_word,
-				 c->ep.private_data + REMOTE_REGION_WIRE_SIZE))
+	if (endpoint_connect(&c->ep, &param) || read_regions(c))
 		return -1;
-	if (c->ring.size != c->st.size ||
-	    c->tail_word.size != sizeof(uint64_t)) {
-		fprintf(stderr,
-			"the server lends a ring of %u bytes and a tail of %u: "
-			"is it the server of this lesson?\n",
-			c->ring.size, c->tail_word.size);
-		return -1;
-	}
 	printf("connected\n");
 	return 0;
 }
@@ -400,21 +405,11 @@ static int send_one(struct client *c, uint32_t seq)
 	return 0;
 }
 
-/* The same of SENDs: their completions, and the head in messages. */
-static int look_for_credit(struct client *c)
+/* The same head by SEND, in messages. */
+static int read_credit(struct client *c)
 {
-	struct ibv_wc wc;
-	uint64_t head;
-	int n, ret;
+	uint64_t head = word_read(&c->head_word);
 
-	while ((n = endpoint_poll(&c->ep, &wc)) > 0) {
-		if (check_wc(&wc))
-			return -1;
-		c->done = wr_id_slot(wc.wr_id);
-	}
-	if (n < 0)
-		return -1;
-	head = word_read(&c->head_word);
 	if (head < c->head || head > c->sent) {
 		fprintf(stderr,
 			"the server says that it has read %llu messages, and it "
@@ -426,6 +421,22 @@ static int look_for_credit(struct client *c)
 	if (head != c->head)
 		watch_progress(&c->watch);
 	c->head = head;
+	return 0;
+}
+
+/* The same of SENDs: their completions, and the head in messages. */
+static int look_for_credit(struct client *c)
+{
+	struct ibv_wc wc;
+	int n, ret;
+
+	while ((n = endpoint_poll(&c->ep, &wc)) > 0) {
+		if (check_wc(&wc))
+			return -1;
+		c->done = wr_id_slot(wc.wr_id);
+	}
+	if (n < 0 || read_credit(c))
+		return -1;
 	ret = watch_look(&c->watch, &c->ep);
 	if (ret > 0)
 		fprintf(stderr, "%s: it has read %llu of %llu messages\n",

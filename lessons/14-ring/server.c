@@ -229,12 +229,28 @@ static int take_all(struct server *s)
 	return 0;
 }
 
+/* By SEND: take the message that has come into SLOT, of BYTES with its header. */
+static int take_slot(struct server *s, uint32_t slot, uint32_t bytes)
+{
+	const uint8_t *place = s->ring + (size_t)slot * space_of(s->st.max);
+	struct header header;
+
+	memcpy(&header, place, sizeof(header));
+	if (bytes < sizeof(header) ||
+	    bytes - sizeof(header) != be32toh(header.length)) {
+		fprintf(stderr, "a SEND of %u bytes is no message\n", bytes);
+		return -1;
+	}
+	if (check_message(s, &header, place + sizeof(header)))
+		return -1;
+	s->head++;
+	return 0;
+}
+
 /* A completion: of a WRITE of our head, or, by SEND, of a receive. */
 static int take_completion(struct server *s, const struct ibv_wc *wc)
 {
 	uint32_t slot = wr_id_slot(wc->wr_id);
-	uint8_t *place = s->ring + (size_t)slot * space_of(s->st.max);
-	struct header header;
 
 	if (check_wc(wc))
 		return -1;
@@ -242,18 +258,9 @@ static int take_completion(struct server *s, const struct ibv_wc *wc)
 		s->heads--;
 		return 0;
 	}
-	memcpy(&header, place, sizeof(header));
-	if (wc->byte_len < sizeof(header) ||
-	    wc->byte_len - sizeof(header) != be32toh(header.length)) {
-		fprintf(stderr, "a SEND of %u bytes is no message\n",
-			wc->byte_len);
+	if (take_slot(s, slot, wc->byte_len) || post_receive(s, slot))
 		return -1;
-	}
 	watch_progress(&s->watch);
-	if (check_message(s, &header, place + sizeof(header)) ||
-	    post_receive(s, slot))
-		return -1;
-	s->head++;
 	return tell_head(s, false);
 }
 

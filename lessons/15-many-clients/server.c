@@ -502,6 +502,11 @@ static int take_event(struct server *s)
 
 /* ---- what comes from the CQ ---------------------------------------------- */
 
+static bool is_request(const uint8_t *text, uint32_t length)
+{
+	return length >= strlen(ASK) && !memcmp(text, ASK, strlen(ASK));
+}
+
 /* LENGTH bytes from C have come into SLOT. Returns whether an answer goes out. */
 static bool on_message(struct server *s, struct client *c, uint32_t slot,
 		       uint32_t length)
@@ -511,7 +516,7 @@ static bool on_message(struct server *s, struct client *c, uint32_t slot,
 	if (c->state == CLOSING)
 		return false;
 	c->since = now_ms();
-	if (length < strlen(ASK) || memcmp(text, ASK, strlen(ASK))) {
+	if (!is_request(text, length)) {
 		drop(s, c, "what it sent is no request");
 		return false;
 	}
