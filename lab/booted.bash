@@ -66,7 +66,7 @@ save_nobody() {
 	local quoted state=active started=$SECONDS
 	quote "$booted.$$"
 	qmp nobody migrate "{\"uri\":$(json "exec:cat >$quoted")}" >/dev/null || state=refused
-	while [[ $state == active || $state == setup ]] && ((SECONDS < started + 30)); do
+	while [[ $state =~ ^(setup|active|device)$ ]] && ((SECONDS < started + 30)); do
 		state=$(qmp nobody query-migrate |
 			sed -n 's/.*"status": "\([a-z-]*\)".*/\1/p') || true
 	done
