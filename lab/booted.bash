@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# shellcheck shell=bash disable=SC2154 # vmlinux, initramfs and booted are vm_up's
+# shellcheck shell=bash disable=SC2154,SC2034 # vm.bash has the rest of each variable
 # A boot that is kept. Without KVM three quarters of a boot are the kernel's own start
 # and its modules, and those come out the same each time. So a node without a name is
 # booted once, and its memory is kept in a file: both nodes, of this lab and of the
