@@ -28,6 +28,19 @@ static inline void fuzz_take(const uint8_t **data, size_t *size, void *out,
 	*size -= n;
 }
 
+/*
+ * The next bytes of the input, LENGTH at most, change what is in OUT: zeros leave
+ * it as it is. So most inputs are near to what is right.
+ */
+static inline void fuzz_change(const uint8_t **data, size_t *size, void *out,
+			       size_t length)
+{
+	uint8_t *bytes = out;
+
+	for (; length > 0 && *size > 0; length--, (*size)--)
+		*bytes++ ^= *(*data)++;
+}
+
 #if LESSON > 3
 /* What is left of the input as private data; padded with zeros, as by the CM. */
 static inline void fuzz_private_data(struct endpoint *ep, const uint8_t *data,

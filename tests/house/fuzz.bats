@@ -9,5 +9,5 @@ export BATS_TEST_TIMEOUT=600
 
 @test "what looks at bytes of the other side, and at words, stands twenty thousand inputs" {
 	tests/fuzz/run 20000 03-client 07-server 08-server 12-server \
-		options-12-client
+		14-server 16-server 17-server 18-server options-12-client
 }
