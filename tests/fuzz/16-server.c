@@ -23,13 +23,14 @@ static void check_table(const struct server *s)
 	}
 }
 
-/* And it has to be whole. That takes longer, and is looked at in the end. */
+/* What was written has to be whole. That takes longer: looked at in the end. */
 static void check_checksums(const struct server *s)
 {
 	uint32_t i;
 
 	for (i = 0; i < s->entries; i++)
-		if (s->table[i].checksum != entry_checksum(&s->table[i]))
+		if (s->table[i].version &&
+		    s->table[i].checksum != entry_checksum(&s->table[i]))
 			abort();
 }
 
@@ -111,8 +112,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	server.table = calloc(TABLE, sizeof(*server.table));
 	if (!server.table || !visitor)
 		abort();
-	for (i = 0; i < TABLE; i++)
-		server.table[i].checksum = entry_checksum(&server.table[i]);
 	for (i = 0; i < MOST && size > 0; i++)
 		ask(&server, &client, &data, &size);
 	check_checksums(&server);
