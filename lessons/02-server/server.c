@@ -207,18 +207,13 @@ static int wait_completion(struct ibv_cq *cq, int cm_fd, int stop_fd,
 }
 
 /*
- * Give EVENT back. One that we did not wait for may be the request of a second
- * client. Its id belongs to us too, as in step 6, and we have no use for it.
+ * An event that we did not wait for may be the request of a second client. Its
+ * id belongs to us too, as in step 6: it has to be destroyed, and that refuses
+ * the connection. Otherwise NULL.
  */
-static void ack_event(struct rdma_cm_event *event, const struct rdma_cm_id *id)
+static struct rdma_cm_id *second_client(const struct rdma_cm_event *event)
 {
-	struct rdma_cm_id *second = NULL;
-
-	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST && event->id != id)
-		second = event->id;
-	rdma_ack_cm_event(event);
-	if (second)
-		rdma_destroy_id(second);
+	return event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? event->id : NULL;
 }
 
 /* Is it 0.0.0.0 or ::, which stand for every address of this machine? */
@@ -249,7 +244,7 @@ int main(int argc, char **argv)
 	struct rdma_addrinfo *info = NULL;
 	struct rdma_event_channel *channel = NULL;
 	struct rdma_cm_event *event;
-	struct rdma_cm_id *listener = NULL, *id = NULL;
+	struct rdma_cm_id *listener = NULL, *id = NULL, *second;
 	struct ibv_pd *pd = NULL;
 	struct ibv_cq *cq = NULL;
 	struct ibv_mr *mr = NULL;
@@ -472,9 +467,12 @@ int main(int argc, char **argv)
 		goto out;
 	}
 	err = expect_event(event, RDMA_CM_EVENT_ESTABLISHED);
+	second = second_client(event);
 
 	/* Step 15: rdma_ack_cm_event. */
-	ack_event(event, id);
+	rdma_ack_cm_event(event);
+	if (second)
+		rdma_destroy_id(second);
 	if (err)
 		goto out;
 	connected = true;
@@ -505,11 +503,13 @@ int main(int argc, char **argv)
 		goto out;
 	}
 	err = expect_event(event, RDMA_CM_EVENT_DISCONNECTED);
-	/* Whatever else it is, this client says nothing more. */
-	disconnected = event->event != RDMA_CM_EVENT_CONNECT_REQUEST;
+	second = second_client(event);
+	disconnected = !second; /* nothing else comes of this client */
 
 	/* Step 18: rdma_ack_cm_event. */
-	ack_event(event, id);
+	rdma_ack_cm_event(event);
+	if (second)
+		rdma_destroy_id(second);
 	if (err)
 		goto out;
 	printf("17 rdma_get_cm_event: DISCONNECTED\n");
@@ -539,7 +539,10 @@ out:
 				opt.timeout) &&
 		    !rdma_get_cm_event(channel, &event)) {
 			expect_event(event, RDMA_CM_EVENT_DISCONNECTED);
-			ack_event(event, id);
+			second = second_client(event);
+			rdma_ack_cm_event(event);
+			if (second)
+				rdma_destroy_id(second);
 		}
 
 		/*
