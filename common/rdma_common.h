@@ -1916,10 +1916,8 @@ static inline int hub_serve(struct hub *hub)
 			    fd == hub->ep.channel->fd ? hub_take_event(hub) :
 							hub_take_notice(hub))
 				return -1;
-			if (hub->ep.cq && fd == hub->ep.comp_channel->fd)
-				more = true;
 		}
-		if (more) {
+		if (hub->ep.cq) {
 			n = hub_take_completions(hub);
 			if (n < 0)
 				return -1;

@@ -651,7 +651,7 @@ static void look_after(struct server *s)
 static int serve(struct server *s)
 {
 	struct epoll_event events[3];
-	bool more = false; /* completions, as far as we know */
+	bool more = false; /* completions left, as far as we know */
 	int i, n;
 
 	while (!s->now &&
@@ -669,10 +669,12 @@ static int serve(struct server *s)
 			    fd == s->ep.channel->fd ? take_event(s) :
 						      take_notice(s))
 				return -1;
-			if (s->ep.cq && fd == s->ep.comp_channel->fd)
-				more = true;
 		}
-		if (more) {
+		/*
+		 * In every round, whoever woke us: look_after may be about to
+		 * destroy a QP.
+		 */
+		if (s->ep.cq) {
 			n = take_completions(s);
 			if (n < 0)
 				return -1;
