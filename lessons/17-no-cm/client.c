@@ -152,6 +152,7 @@ static int wait_wc(struct side *s, struct ibv_wc *wc)
 	bool armed = false;
 	struct ibv_cq *cq;
 	void *context;
+	long long left;
 	int n, ready;
 
 	for (;;) {
@@ -164,8 +165,9 @@ static int wait_wc(struct side *s, struct ibv_wc *wc)
 			armed = true;
 			continue;
 		}
+		left = deadline - now_ms();
 		ready = wait_readable(s->comp_channel->fd, s->tcp.stop_fd,
-				      deadline - now_ms());
+				      left > 0 ? left : 0);
 		if (ready == 0)
 			fprintf(stderr,
 				"waited %d s for a completion and none came\n",
