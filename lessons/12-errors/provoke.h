@@ -147,9 +147,10 @@ static int flush(struct client *c)
 {
 	struct request r = right_request(c, IBV_WR_SEND);
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	int err = ibv_modify_qp(c->ep.id->qp, &attr, IBV_QP_STATE);
 
-	if (ibv_modify_qp(c->ep.id->qp, &attr, IBV_QP_STATE)) {
-		report("ibv_modify_qp", errno);
+	if (err) {
+		report("ibv_modify_qp", err);
 		return -1;
 	}
 	return post(c, &r);
@@ -357,9 +358,10 @@ static int half_way(struct client *c)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
 	struct sight sight;
+	int err = ibv_modify_qp(c->ep.id->qp, &attr, IBV_QP_STATE);
 
-	if (ibv_modify_qp(c->ep.id->qp, &attr, IBV_QP_STATE)) {
-		report("ibv_modify_qp", errno);
+	if (err) {
+		report("ibv_modify_qp", err);
 		return -1;
 	}
 	do { /* our receive comes back as well: not what we look for */

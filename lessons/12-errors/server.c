@@ -63,12 +63,11 @@ struct part {
 static int take_rights_from_qp(struct server *s)
 {
 	struct ibv_qp_attr attr = { .qp_access_flags = 0 };
+	int err = ibv_modify_qp(s->ep.id->qp, &attr, IBV_QP_ACCESS_FLAGS);
 
-	if (ibv_modify_qp(s->ep.id->qp, &attr, IBV_QP_ACCESS_FLAGS)) {
-		report("ibv_modify_qp", errno);
-		return -1;
-	}
-	return 0;
+	if (err)
+		report("ibv_modify_qp", err);
+	return err ? -1 : 0;
 }
 
 static int take_region_back(struct server *s)
