@@ -119,7 +119,7 @@ static void print_list(void)
 
 /*
  * A line for each failure, status and thing unseen: all that is known of it, with tabs
- * between. An empty field: the same as in the column to the left.
+ * between. An empty field: the same as in the column to the left, where there is one.
  */
 static void print_table(void)
 {
