@@ -20,7 +20,6 @@ struct client_options {
 
 struct client {
 	struct ud u;
-	uint32_t qpn; /* its queue pair */
 	uint32_t count;
 	uint32_t size; /* bytes of each datagram */
 	uint32_t own; /* copies of our own that the group has brought */
@@ -175,6 +174,7 @@ static const char *look_up_reason(int status)
  */
 static int look_up(struct client *c)
 {
+	struct destination *peer = &c->u.peer;
 	struct rdma_conn_param param = { 0 };
 	struct endpoint *ep = &c->u.ep;
 	struct rdma_cm_event *event;
@@ -201,9 +201,10 @@ static int look_up(struct client *c)
 			rdma_event_str(event->event), event->status,
 			look_up_reason(event->status));
 	} else if (!expect_event(event, RDMA_CM_EVENT_ESTABLISHED)) {
-		c->qpn = event->param.ud.qp_num;
-		c->u.ah = ibv_create_ah(ep->pd, &event->param.ud.ah_attr);
-		if (c->u.ah)
+		peer->qpn = event->param.ud.qp_num;
+		peer->qkey = event->param.ud.qkey;
+		peer->ah = ibv_create_ah(ep->pd, &event->param.ud.ah_attr);
+		if (peer->ah)
 			ret = 0;
 		else
 			report("ibv_create_ah", errno);
@@ -211,7 +212,7 @@ static int look_up(struct client *c)
 	rdma_ack_cm_event(event);
 	if (!ret)
 		printf("found: the server's QP number 0x%x, Q_Key 0x%x\n",
-		       c->qpn, RDMA_UDP_QKEY);
+		       peer->qpn, peer->qkey);
 	return ret;
 }
 
@@ -255,8 +256,8 @@ static int wait_slot(struct client *c, uint32_t under_way)
 
 static int send_all(struct client *c)
 {
-	struct ibv_ah *ah = c->u.multicast ? c->u.multicast : c->u.ah;
-	uint32_t qpn = c->u.multicast ? c->u.multicast_qpn : c->qpn;
+	const struct destination *to = c->u.multicast.ah ? &c->u.multicast :
+							   &c->u.peer;
 	struct datagram *d;
 	uint32_t seq;
 
@@ -265,7 +266,7 @@ static int send_all(struct client *c)
 			return -1;
 		d = ud_prepare(&c->u, DATA, seq, c->count);
 		pattern_fill(d->data, c->size - sizeof(*d), seq);
-		if (ud_send(&c->u, d, c->size, ah, qpn))
+		if (ud_send(&c->u, d, c->size, to))
 			return -1;
 	}
 	if (wait_slot(c, 0))
@@ -299,7 +300,7 @@ static int ask(struct client *c)
 		if (now_ms() >= again) {
 			if (wait_slot(c, SENDS - 1) ||
 			    ud_send(&c->u, ud_prepare(&c->u, ASK, 0, c->count),
-				    sizeof(struct datagram), c->u.ah, c->qpn))
+				    sizeof(struct datagram), &c->u.peer))
 				return -1;
 			asked++;
 			again = now_ms() + ASK_AGAIN_MS;
@@ -313,7 +314,7 @@ static int ask(struct client *c)
 	printf("the server has %u of %u: %u lost, %u came twice\n",
 	       be32toh(answer.seq), c->count, c->count - be32toh(answer.seq),
 	       be32toh(answer.count));
-	if (c->u.multicast)
+	if (c->u.multicast.ah)
 		printf("and we have had %u of them ourselves\n", c->own);
 	return 0;
 }

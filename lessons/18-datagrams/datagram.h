@@ -37,6 +37,13 @@ struct datagram {
 	uint8_t data[];
 };
 
+/* Where to: all three stand in each request. */
+struct destination {
+	struct ibv_ah *ah; /* the way: which port of which machine */
+	uint32_t qpn; /* which queue pair there */
+	uint32_t qkey; /* and the Q_Key, which has to be that queue pair's */
+};
+
 struct ud {
 	struct endpoint ep;
 	int cm_fd; /* wait for the CM as well: its channel, or -1 */
@@ -44,9 +51,8 @@ struct ud {
 	uint8_t *memory; /* a slot for each receive, then for each SEND */
 	struct ibv_mr *mr;
 	uint32_t sent, completed; /* SENDs, since the beginning */
-	struct ibv_ah *ah; /* the way to the other side */
-	struct ibv_ah *multicast; /* with --group: the way to the group */
-	uint32_t multicast_qpn;
+	struct destination peer; /* the other side */
+	struct destination multicast; /* with --group: the group */
 	struct rdma_cm_id *member; /* the id that is the member */
 	struct sockaddr_storage group;
 	union ibv_gid mgid; /* the group's GID; its LID is for InfiniBand */
@@ -202,13 +208,9 @@ static inline struct datagram *ud_prepare(struct ud *u, enum kind kind,
 	return d;
 }
 
-/*
- * Send it. Where to is in each request: the address handle says which port of
- * which machine, the number which queue pair there, and the Q_Key has to be
- * that queue pair's.
- */
+/* Send it. */
 static inline int ud_send(struct ud *u, const struct datagram *d,
-			  uint32_t length, struct ibv_ah *ah, uint32_t qpn)
+			  uint32_t length, const struct destination *to)
 {
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)d,
@@ -222,9 +224,9 @@ static inline int ud_send(struct ud *u, const struct datagram *d,
 		.opcode = IBV_WR_SEND,
 		.send_flags = IBV_SEND_SIGNALED,
 		.wr.ud = {
-			.ah = ah,
-			.remote_qpn = qpn,
-			.remote_qkey = RDMA_UDP_QKEY,
+			.ah = to->ah,
+			.remote_qpn = to->qpn,
+			.remote_qkey = to->qkey,
 		},
 	};
 
@@ -249,11 +251,12 @@ static inline int ud_attach(struct ud *u, struct rdma_ud_param *ud)
 {
 	int err;
 
-	u->multicast_qpn = ud->qp_num;
+	u->multicast.qpn = ud->qp_num;
+	u->multicast.qkey = ud->qkey;
 	u->mgid = ud->ah_attr.grh.dgid;
 	u->mlid = ud->ah_attr.dlid;
-	u->multicast = ibv_create_ah(u->ep.pd, &ud->ah_attr);
-	if (!u->multicast) {
+	u->multicast.ah = ibv_create_ah(u->ep.pd, &ud->ah_attr);
+	if (!u->multicast.ah) {
 		report("ibv_create_ah", errno);
 		return -1;
 	}
@@ -335,7 +338,8 @@ static inline int ud_join(struct ud *u, const char *group)
 		ret = ud_attach(u, &event->param.ud);
 	rdma_ack_cm_event(event);
 	if (!ret)
-		printf("joined %s: QP number 0x%x\n", group, u->multicast_qpn);
+		printf("joined %s: QP number 0x%x, Q_Key 0x%x\n", group,
+		       u->multicast.qpn, u->multicast.qkey);
 	return ret;
 }
 
@@ -352,9 +356,9 @@ static inline void ud_destroy(struct ud *u)
 		report("rdma_leave_multicast", errno);
 	if (u->ep.id && u->ep.id->qp)
 		rdma_destroy_qp(u->ep.id);
-	if (u->ah && ibv_destroy_ah(u->ah))
+	if (u->peer.ah && ibv_destroy_ah(u->peer.ah))
 		report("ibv_destroy_ah", errno);
-	if (u->multicast && ibv_destroy_ah(u->multicast))
+	if (u->multicast.ah && ibv_destroy_ah(u->multicast.ah))
 		report("ibv_destroy_ah", errno);
 	if (u->member)
 		rdma_destroy_id(u->member);

@@ -223,24 +223,30 @@ static int count_data(struct server *s, const struct datagram *d,
 
 /*
  * Answer a question. The way back is made of the completion and the GRH of the
- * question: nobody has told us the client's address or QP number before.
+ * question: nobody has told us the client's address or QP number before. Its
+ * Q_Key is not in there. Its queue pair is one that the CM has made, and the CM
+ * gives the same to all.
  */
 static int answer(struct server *s, const struct ibv_wc *wc)
 {
 	struct ibv_grh *grh = (void *)slot_of(&s->u, wr_id_slot(wc->wr_id));
+	struct destination *peer = &s->u.peer;
 
 	s->asked = true;
 	if (s->u.sent - s->u.completed >= SENDS)
 		return 0; /* it will ask again */
-	if (!s->u.ah)
-		s->u.ah = ibv_create_ah_from_wc(s->u.ep.pd, (struct ibv_wc *)wc,
-						grh, s->u.ep.id->port_num);
-	if (!s->u.ah) {
+	if (!peer->ah)
+		peer->ah = ibv_create_ah_from_wc(s->u.ep.pd,
+						 (struct ibv_wc *)wc, grh,
+						 s->u.ep.id->port_num);
+	if (!peer->ah) {
 		report("ibv_create_ah_from_wc", errno);
 		return -1;
 	}
+	peer->qpn = wc->src_qp;
+	peer->qkey = RDMA_UDP_QKEY;
 	return ud_send(&s->u, ud_prepare(&s->u, REPORT, s->received, s->twice),
-		       sizeof(struct datagram), s->u.ah, wc->src_qp);
+		       sizeof(struct datagram), peer);
 }
 
 static int take(struct server *s, const struct ibv_wc *wc)

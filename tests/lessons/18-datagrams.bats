@@ -91,7 +91,7 @@ client() {
 @test "a group: the server has them, and so has the sender" {
 	one_by_one "$asan/server -g $group|$asan/client -g $group" \
 		"$asan/server|$asan/client -g $group"
-	said client 0 "joined $group: QP number 0xffffff" \
+	said client 0 "joined $group: QP number 0xffffff, Q_Key 0x1234567" \
 		'the server has 10 of 10: 0 lost, 0 came twice' \
 		'and we have had 10 of them ourselves' 'status 0'
 	said server 0 'status 0'
