@@ -170,6 +170,10 @@ static int tell_again(struct server *s)
  * it is the GRH, with the source's GID from byte 8 on. Of an IPv4 packet it is
  * twenty bytes of nothing in particular, and then the IPv4 header, with the
  * source at its byte 12.
+ *
+ * Which form it is we guess: those twenty bytes may begin with a 6 as well. It is
+ * only for the line that we print. ibv_create_ah_from_wc() goes further: it
+ * looks whether the last twenty are an IPv4 header with a right checksum.
  */
 static void show_sender(const uint8_t *grh, const struct ibv_wc *wc)
 {
