@@ -59,23 +59,24 @@ teardown() {
 	done
 }
 
-# granted N ASKED GRANTED: turn N, on both sides
+# granted N ASKED GRANTED [SAID]: turn N, on both sides; the client calls it SAID
 granted() {
 	said server "$1" "the client asks for $2 READs at a time; our device takes 128, we grant $3" \
 		"connected: our QP answers $3 READs at a time \(max_dest_rd_atomic\), and is in RTS" \
 		'status 0'
-	said client "$1" "we asked for $2 READs at a time, the server grants $3; our QP makes $3 \(max_rd_atomic\)"
+	said client "$1" "we asked for ${4:-$2} READs at a time, the server grants $3; our QP makes $3 \(max_rd_atomic\)"
 }
 
 @test "what is asked for and what is granted is the smaller of the two" {
 	turns "$plain" '--grant 1|' '--grant 16|' '--grant 16|--depth 2' \
-		'--grant 255|--depth 128 --window 128 --block 512' \
+		'--grant 255|--depth 255 --window 128 --block 512' \
 		'--grant 4|--depth 1 --window 128 --block 512' \
 		'--grant 0|' '--grant 4|--depth 0'
 	granted 0 16 1
 	granted 1 16 16
 	granted 2 2 2
-	granted 3 128 128
+	# 255 is no number, but all that the device can make.
+	granted 3 128 128 255
 	granted 4 1 1
 	for n in 0 1 2 3 4; do
 		said client $n '65536 bytes were read, every one right' 'status 0'
