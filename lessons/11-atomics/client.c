@@ -375,28 +375,36 @@ static int run_all(const struct client_options *opt, uint64_t *tickets)
 {
 	int stop_fd = open_stop_fd(), fds[2], status, failed = 0;
 	pid_t children[MAX_CLIENTS];
-	long i;
+	long i, started;
 
-	if (stop_fd < 0 || pipe(fds)) {
+	if (stop_fd < 0)
+		return -1;
+	if (pipe(fds)) {
 		report("pipe", errno);
 		return -1;
 	}
-	for (i = 0; i < opt->clients; i++) {
-		children[i] = fork();
-		if (children[i] == 0) {
+	for (started = 0; started < opt->clients; started++) {
+		children[started] = fork();
+		if (children[started] < 0) {
+			report("fork", errno);
+			break;
+		}
+		if (children[started] == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGTERM);
-			exit(run(opt, i + 1, tickets + i * opt->count));
+			exit(run(opt, started + 1,
+				 tickets + started * opt->count));
 		}
 	}
 	close(fds[1]);
-	if (wait_readable(fds[0], stop_fd, -1) < 0)
-		for (i = 0; i < opt->clients; i++)
+	if (started < opt->clients || wait_readable(fds[0], stop_fd, -1) < 0)
+		for (i = 0; i < started; i++)
 			kill(children[i], SIGTERM);
-	for (i = 0; i < opt->clients; i++)
+	for (i = 0; i < started; i++)
 		if (waitpid(children[i], &status, 0) < 0 || status)
 			failed++;
 	close(fds[0]);
 	close(stop_fd);
+	failed += opt->clients - started;
 	if (failed)
 		fprintf(stderr, "%d of %ld clients failed\n", failed,
 			opt->clients);

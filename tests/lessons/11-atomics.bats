@@ -97,6 +97,15 @@ teardown() {
 	said server 1 'the counter is 0, the sum 0, the lock 0' 'status 1'
 }
 
+# Somebody who may have two processes, the first of which is the client itself.
+@test "a client that cannot start all its processes ends those that it has started" {
+	run --separate-stderr on client setpriv --reuid 54321 --clear-groups \
+		prlimit --nproc=2 "$plain/client" -c 3 "$ADDR_SERVER"
+	assert_failure 1
+	[[ $stderr == *'fork: Resource temporarily unavailable'* ]]
+	[[ $stderr == *'3 of 3 clients failed'* ]]
+}
+
 @test "one packet in a hundred is lost: the totals are exact" {
 	impair loss 1%
 	serve "$server" -t 60
