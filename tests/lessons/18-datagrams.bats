@@ -105,7 +105,7 @@ client() {
 	begin_cases at_once "$asan/server -t 3|$asan/client -s 1025" \
 		"echo listening on nothing|$asan/client -t 2" \
 		"$asan/server -w 1000|$asan/client -t 2" \
-		"$asan/server -t 5|$asan/client -n 1000000" \
+		"$asan/server -t 8|$asan/client -n 1000000" \
 		"$asan/server|$asan/client -n 1000000"
 	# The client dies when it has been told the number: nothing says so.
 	wait_case client 3 'found: '
@@ -121,7 +121,7 @@ client() {
 	erred client 4 'stopped by Interrupt'
 	# It has ten datagrams to think about, for a second each.
 	said client 2 '! asked [0-9]+ times in 2 s, and the server gives no answer: is it alive\?' 'status 1'
-	erred server 3 'waited 5 s for a datagram and none came: is the client alive?'
+	erred server 3 'waited 8 s for a datagram and none came: is the client alive?'
 
 	serve
 	freeze server
