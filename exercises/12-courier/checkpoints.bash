@@ -20,9 +20,10 @@ checkpoint strange strange 7 "It gives up when the welcome is none"
 checkpoint not_for_ever busy 4 "It gives up after some attempts that bring nothing"
 checkpoint no_warnings - warnings "The compiler warns of nothing"
 
-# The server ends when nobody has come for a while.
+# The server ends when nobody has come for a while: a second, which a busy machine
+# may need to come back in.
 run_troubles() {
-	server=(-t "$t" -i $((400 * slow)) -m busy -m rnr -m leave -m silent)
+	server=(-t "$t" -i $((1000 * slow)) -m busy -m rnr -m leave -m silent)
 	client=(-t "$t" -n 20)
 }
 
@@ -32,7 +33,7 @@ run_asan() {
 }
 
 run_slow() {
-	server=(-t "$t" -i $((400 * slow)) -m rnr -e)
+	server=(-t "$t" -i $((1000 * slow)) -m rnr -e)
 	client=(-t "$t" -n 30)
 }
 
@@ -52,7 +53,7 @@ run_strange() {
 }
 
 run_busy() {
-	server=(-t "$t" -i $((400 * slow)) -m busy -e)
+	server=(-t "$t" -i $((1000 * slow)) -m busy -e)
 	client=(-t "$t" -n 20)
 }
 
