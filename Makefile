@@ -117,10 +117,10 @@ $(LESSONS): needed
 test:
 	@tests/run $(TESTS)
 
-## make test-kernels            what runs on the nodes, on Debian's kernels 6.1, 6.12 and 7.2
+## make test-kernels            what runs on the nodes, on kernels 6.1, 6.12 and 7.2 (TESTS=.. some)
 .PHONY: test-kernels
 test-kernels:
-	@MAKEFLAGS= tests/kernels $(KERNELS)
+	@MAKEFLAGS= TESTS='$(TESTS)' tests/kernels $(KERNELS)
 
 ## make soak                    what takes long: thousands of connections, millions of messages
 .PHONY: soak
