@@ -176,7 +176,7 @@ static inline void address_text(const struct sockaddr *address, char *text,
  * Mind where ERR comes from. The rdma_*() calls return -1 and set errno (see
  * rdma_cm(7)); ibv_post_send(3) and its like return the errno value and leave
  * errno alone; ibv_reg_mr(3) and its like return NULL and set errno. The ones
- * that destroy, ibv_dereg_mr(3) and its like, return it, and it is in errno too.
+ * that destroy, ibv_dereg_mr(3) and its like, return it; rdma-core sets errno too.
  */
 static inline void report(const char *call, int err)
 {

@@ -32,7 +32,7 @@ keep_boot() {
 	# shellcheck disable=SC2046 # process numbers
 	trap 'kill $tail $(jobs -p) 2>/dev/null; rm -f "$booted.$$"; exit 1' TERM
 	exec {file}>"$dir/lock"
-	flock "$file" &
+	flock -w 300 "$file" &
 	wait $! || return
 	[[ ! -s $booted ]] || return 0
 	find "$dir" -name 'booted-*' -mmin +60 -delete

@@ -11,7 +11,7 @@
  * The largest message. Every byte of the pool is pinned memory: with the four
  * slots that we receive into, and as many for the answers that are on their
  * way, 1 MiB makes 8 MiB, as much as Linux lets a user pin who is not root
- * (RLIMIT_MEMLOCK, since Linux 5.16). Most cards pin their queues on top of it.
+ * (RLIMIT_MEMLOCK, since Linux 5.16). Drivers such as mlx5 pin their CQs as well.
  */
 #define MAX_SIZE (1 << 20)
 
