@@ -37,7 +37,7 @@ write_disk() {
 # start_qemu NODE ACCEL [ARGUMENT...]: its process is in $qemu. Both nodes, and the one
 # that is booted to be kept, are the same machine but for what is on their disk.
 start_qemu() {
-	local node=$1 accel=$2 peer append cpu=max
+	local node=$1 accel=$2 peer append cpu=max link
 	local share=local,security_model=none,readonly=on,multidevs=remap
 	shift 2
 	case $node in
@@ -58,6 +58,10 @@ start_qemu() {
 	# bytes (erms, fsrm), a check at each access to a program's memory (smap),
 	# a fifth level of page tables (la57).
 	[[ $accel == kvm ]] || cpu=max,erms=off,fsrm=off,smap=off,la57=off
+	# Packets in pages of their own, on the card that SoftRoCE is on: virtio_net
+	# does so without merged buffers, if the MTU may be over 1500. With
+	# a pool of pages kernel 7.2 deadlocks: docs/softroce-and-real-nics.md.
+	link=mrg_rxbuf=off,host_mtu=1501
 	detach qemu-system-x86_64 -name "lab-$node" -M q35 -accel "$accel" -cpu "$cpu" \
 		-m "${LAB_MEMORY:-512}" -smp "${LAB_CPUS:-1}" \
 		-nodefaults -display none -no-reboot \
@@ -69,7 +73,7 @@ start_qemu() {
 		-netdev user,id=host,restrict=on,hostfwd=tcp:127.0.0.1:0-:22 \
 		-device virtio-net-pci,netdev=host,romfile=,mac=52:54:00:00:02:00 \
 		-netdev "dgram,id=link,local.type=unix,local.path=${LAB_DIR//,/,,}/$node.link,remote.type=unix,remote.path=${LAB_DIR//,/,,}/$peer.link" \
-		-device virtio-net-pci,netdev=link,romfile=,mac=52:54:00:00:01:00 \
+		-device virtio-net-pci,netdev=link,romfile=,mac=52:54:00:00:01:00,$link \
 		-drive "file=${LAB_DIR//,/,,}/$node.disk,format=raw,if=virtio,readonly=on" \
 		-device vmgenid,guid=auto "$@" \
 		</dev/null >"$LAB_DIR/$node.qemu" 2>&1 &

@@ -349,14 +349,21 @@ static int accept_client(struct server *s, enum missing missing)
 
 /*
  * What do we see of it all? No completion tells us of a WRITE, of a refused
- * one neither. The state of our QP shows that something was refused.
+ * one neither. The state of our QP shows that something was refused. A card may
+ * answer the client first and change the state after, so RTS is what it says only
+ * if it still says so a moment later.
  */
 static int print_qp_state(struct ibv_qp *qp)
 {
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
-	int err = ibv_query_qp(qp, &attr, IBV_QP_STATE, &init);
+	long long deadline = now_ms() + 50;
+	int err;
 
+	do {
+		err = ibv_query_qp(qp, &attr, IBV_QP_STATE, &init);
+	} while (!err && attr.qp_state == IBV_QPS_RTS && now_ms() < deadline &&
+		 poll(NULL, 0, 5) == 0);
 	if (err) {
 		report("ibv_query_qp", err);
 		return -1;

@@ -203,14 +203,23 @@ static int accept_client(struct server *s, enum missing missing)
 	return 0;
 }
 
-/* What has become of it in our QP. */
-static int print_qp(const char *when, struct ibv_qp *qp)
+/*
+ * What has become of it in our QP. Of a refused READ its state is all that we see,
+ * and that may change a moment after the client was answered: see lesson 06.
+ */
+static int print_qp(const char *when, struct ibv_qp *qp, int wait_ms)
 {
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
-	int err = ibv_query_qp(qp, &attr,
-			       IBV_QP_STATE | IBV_QP_MAX_DEST_RD_ATOMIC, &init);
+	long long deadline = now_ms() + wait_ms;
+	int err;
 
+	do {
+		err = ibv_query_qp(qp, &attr,
+				   IBV_QP_STATE | IBV_QP_MAX_DEST_RD_ATOMIC,
+				   &init);
+	} while (!err && attr.qp_state == IBV_QPS_RTS && now_ms() < deadline &&
+		 poll(NULL, 0, 5) == 0);
 	if (err) {
 		report("ibv_query_qp", err);
 		return -1;
@@ -231,13 +240,13 @@ static int run(struct server *s, const struct server_options *opt)
 	    endpoint_listen(ep, &opt->common) || endpoint_get_request(ep) ||
 	    endpoint_create_qp(ep, 1, 1) || register_memory(s, opt) ||
 	    choose_grant(s, opt) || accept_client(s, opt->missing) ||
-	    print_qp("connected", ep->id->qp))
+	    print_qp("connected", ep->id->qp, 0))
 		return -1;
 	/* And that is all. The READs are between the client and our card. */
 	if (!ep->disconnected &&
 	    endpoint_wait_event(ep, RDMA_CM_EVENT_DISCONNECTED))
 		return -1;
-	return print_qp("disconnected", ep->id->qp);
+	return print_qp("disconnected", ep->id->qp, 50);
 }
 
 int main(int argc, char **argv)
