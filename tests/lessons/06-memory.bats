@@ -156,7 +156,7 @@ refused() {
 		"$bad u64:0,u32:1,u32:4096|$client" \
 		"$bad u64:4096,u32:1,u32:0|$client" \
 		"$bad hex:ffffffffffffffff0000000100000002|$client" \
-		"$peers/badserver|$client" "$bad rubbish:16|$client" \
+		"$peers/badserver|$client" "$peers/badserver --receives 0 --private rubbish:16|$client" \
 		"$server|$peers/foreign client --notice none --bytes 8"
 	for wanted in 'address 0x0, size 0' 'address 0x73686f7274000000, size 0' \
 		'address 0x0, size 4096' \
@@ -167,7 +167,8 @@ refused() {
 	done
 	# None at all: what arrives is zeros, or nothing.
 	said client 5 '! .*is it the server of this lesson\?' 'status 1'
-	# Rubbish that looks like a region is refused by the server's card.
+	# Rubbish that looks like a region is refused by the server's card. (Without a
+	# receive it does not notice, and leave, before we have our completion.)
 	said client 6 '! .*: remote access error, status 10, .*' 'status 1'
 	said client 7 'status 0'
 	said server 7 '! byte .* is 0x78, and nobody should have written that: is the peer the client of this lesson\?' \

@@ -133,7 +133,7 @@ teardown() {
 	local is_it=': is it the server of this lesson?' bad="$badserver --private"
 
 	one_by_one "$plain/$server07 -s 28|$client" \
-		"$bad addr,u32:4711,size,addr2,rkey2,size2|$client" \
+		"$badserver --receives 0 --private addr,u32:4711,size,addr2,rkey2,size2|$client" \
 		"$bad zero:32|$client" "$bad rubbish:32|$client" \
 		"$bad hex:ffffffffffffffff0000000100000001|$client" \
 		"$bad addr,rkey,size,addr2,rkey2,u32:4|$client" "$badserver|$client"

@@ -162,7 +162,7 @@ teardown() {
 @test "a server whose keys or sizes are wrong is found out" {
 	local is_it=': is it the server of this lesson?'
 
-	one_by_one "$badserver --private addr,rkey,size,addr2,u32:4711,size2|$client" \
+	one_by_one "$badserver --receives 0 --private addr,rkey,size,addr2,u32:4711,size2|$client" \
 		"$badserver --private addr,rkey,size|$client" \
 		"$badserver --private addr,rkey,size,addr2,rkey2,u32:16|$client" \
 		"$plain/$server08 -s 28|$client"

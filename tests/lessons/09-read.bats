@@ -135,7 +135,7 @@ granted() {
 }
 
 @test "private data that is no region, and bytes that are not the pattern" {
-	local bad="$peers/badserver --depth 4 --private"
+	local bad="$peers/badserver --receives 0 --depth 4 --private"
 
 	one_by_one "$bad zero:16|$client" \
 		"$bad hex:ffffffffffffffff0000000100000002|$client" \
