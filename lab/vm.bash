@@ -61,7 +61,7 @@ start_qemu() {
 	# Packets in pages of their own, on the card that SoftRoCE is on: virtio_net
 	# does so without merged buffers, if the MTU may be over 1500. With
 	# a pool of pages kernel 7.2 deadlocks: docs/softroce-and-real-nics.md.
-	link=mrg_rxbuf=off,host_mtu=1501
+	link=mrg_rxbuf=off,host_mtu=9000
 	detach qemu-system-x86_64 -name "lab-$node" -M q35 -accel "$accel" -cpu "$cpu" \
 		-m "${LAB_MEMORY:-512}" -smp "${LAB_CPUS:-1}" \
 		-nodefaults -display none -no-reboot \

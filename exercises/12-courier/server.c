@@ -195,8 +195,6 @@ static void forget_client(struct server *s)
 	struct endpoint *ep = &s->ep;
 
 	endpoint_disconnect(ep);
-	if (ep->id && ep->id->qp)
-		rdma_destroy_qp(ep->id);
 	if (s->mr)
 		ibv_dereg_mr(s->mr);
 	if (ep->cq)

@@ -262,8 +262,6 @@ static int provoke(struct client *c)
 static void destroy(struct client *c)
 {
 	endpoint_disconnect(&c->ep);
-	if (c->ep.id && c->ep.id->qp)
-		rdma_destroy_qp(c->ep.id);
 	if (c->mw && ibv_dealloc_mw(c->mw))
 		report("ibv_dealloc_mw", errno);
 	if (c->read_only && ibv_dereg_mr(c->read_only))

@@ -363,8 +363,6 @@ static void forget_client(struct server *s)
 	endpoint_disconnect(ep);
 	if (s->reset)
 		ibv_destroy_qp(s->reset);
-	if (ep->id && ep->id->qp)
-		rdma_destroy_qp(ep->id);
 	if (s->lent_mr)
 		ibv_dereg_mr(s->lent_mr);
 	if (s->inbox_mr)

@@ -278,8 +278,6 @@ static enum verdict attempt(struct courier *c)
 		verdict = ret ? judge(c) : DELIVERED;
 out:
 	endpoint_disconnect(&c->ep);
-	if (c->ep.id && c->ep.id->qp)
-		rdma_destroy_qp(c->ep.id);
 	if (c->mr)
 		ibv_dereg_mr(c->mr);
 	c->mr = NULL;

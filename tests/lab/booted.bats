@@ -87,3 +87,40 @@ kept() {
 	assert_output client
 	lab/lab down
 }
+
+# stand_in LINE...: a QEMU before the real one, which does LINEs first when it boots
+# the node without a name
+stand_in() {
+	mkdir -p "$OTHER/bin"
+	{
+		printf '#!/bin/bash\nif [[ "$*" == *"-name lab-nobody "* ]]; then\n'
+		printf '%s\n' "$@"
+		printf 'fi\nexec %q "$@"\n' "$(PATH=${PATH#"$OTHER/bin:"} command -v qemu-system-x86_64)"
+	} >"$OTHER/bin/qemu-system-x86_64"
+	chmod 755 "$OTHER/bin/qemu-system-x86_64"
+	PATH=$OTHER/bin:${PATH#"$OTHER/bin:"}
+}
+
+@test "a boot that cannot be kept: it ends by itself, or there is no room for it" {
+	touch "$OTHER/start"
+	stand_in 'echo "no memory for this" >&2; exit 1'
+	run lab/lab up
+	assert_success
+	assert_line --regexp '^lab: the boot that is to be kept ended by itself; last lines of its console:$'
+	assert_line --partial 'no memory for this'
+	assert_equal "$(kept)" ''
+	run on server hostname
+	assert_output server
+	lab/lab down
+
+	# No file may be longer than a megabyte: what is kept is longer, the disk is not.
+	stand_in 'ulimit -f 1024'
+	run lab/lab up
+	assert_success
+	assert_line 'lab: QEMU cannot keep a boot (failed): each takes its full time'
+	assert_equal "$(kept)" ''
+	[ ! -e "$LAB_DIR/nobody.pid" ]
+	run on client hostname
+	assert_output client
+	lab/lab down
+}
