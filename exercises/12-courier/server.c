@@ -170,9 +170,11 @@ static int take_letters(struct server *s, enum trouble trouble)
 		take_letter(s, wr_id_slot(wc.wr_id));
 		if (trouble == LEAVE && s->taken == 3)
 			return 0;
-		if (trouble == SILENT && s->taken == 3) {
+		if (trouble == SILENT && s->taken == 3)
 			ibv_modify_qp(s->ep.id->qp, &error, IBV_QP_STATE);
-			s->ep.outstanding = 0; /* gone with the reset */
+		if (trouble == SILENT && s->taken >= 3) {
+			/* Gone with the reset; but some had come before it. */
+			s->ep.outstanding = 0;
 			continue;
 		}
 		if (trouble != RNR &&
