@@ -38,17 +38,17 @@ run_slow() {
 }
 
 run_small() {
-	server=(-t "$t" -i $((400 * slow)) -m small -e)
+	server=(-t "$t" -i $((1000 * slow)) -m small -e)
 	client=(-t "$t" -n 20)
 }
 
 run_closed() {
-	server=(-t "$t" -i $((400 * slow)) -m closed -e)
+	server=(-t "$t" -i $((1000 * slow)) -m closed -e)
 	client=(-t "$t" -n 20)
 }
 
 run_strange() {
-	server=(-t "$t" -i $((400 * slow)) -m strange -e)
+	server=(-t "$t" -i $((1000 * slow)) -m strange -e)
 	client=(-t "$t" -n 20)
 }
 
