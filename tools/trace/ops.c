@@ -6,6 +6,7 @@
  * data path are here: no lock, no allocation, no printf().
  */
 #include <pthread.h>
+#include <stdio.h>
 
 #include "trace.h"
 
@@ -42,38 +43,33 @@ static struct context *find(const struct ibv_context *context)
 /* ---- pieces of lines ------------------------------------------------------ */
 
 /* What is known after the call is written over these. */
-static const char results[] = ",\"t1\":null            ,\"ret\":null      "
-			      ",\"bad\":null  ,\"error\":null             ";
+#define NOTHING "null            "
+static const char results[] = ",\"t1\":" NOTHING ",\"ret\":" NOTHING
+			      ",\"bad\":" NOTHING ",\"error\":" NOTHING;
+_Static_assert(sizeof(NOTHING) - 1 == FIELD, "a field");
 #define T1_AT 6
-#define RET_AT 29
-#define BAD_AT 46
-#define ERROR_AT 61
-
-static int count_of(const char *name)
-{
-	return strlen(name);
-}
+#define RET_AT (T1_AT + FIELD + 7)
+#define BAD_AT (RET_AT + FIELD + 7)
+#define ERROR_AT (BAD_AT + FIELD + 9)
 
 static void write_results(char *place, uint64_t t1, int ret, int bad)
 {
 	const char *name;
+	char quoted[32];
 
-	text_right(place + T1_AT, t1, 16);
+	text_number(place + T1_AT, t1);
 	if (likely(!ret)) {
-		text_right(place + RET_AT, 0, 10);
+		text_number(place + RET_AT, 0);
 		return;
 	}
 	if (bad >= 0)
-		text_right(place + BAD_AT, bad, 6);
+		text_number(place + BAD_AT, bad);
+	/* The few that are too long stay null; the number is there. */
 	name = strerrorname_np(ret > 0 ? ret : errno);
-	if (name && count_of(name) < 16) {
-		place[ERROR_AT] = '"';
-		memcpy(place + ERROR_AT + 1, name, strlen(name));
-		place[ERROR_AT + 1 + count_of(name)] = '"';
-	}
-	text_right(place + RET_AT, ret < 0 ? -ret : ret, 10);
-	if (ret < 0)
-		place[RET_AT] = '-';
+	if (name)
+		text_field(place + ERROR_AT, quoted,
+			   snprintf(quoted, sizeof(quoted), "\"%s\"", name));
+	text_number(place + RET_AT, ret);
 }
 
 char *text_sge(char *p, uint64_t addr, uint32_t length, uint32_t lkey)
@@ -480,8 +476,8 @@ bool run_goes_on(const void *cq, int max, uint64_t t1)
 
 		if (run->cq != cq || run->max != max)
 			continue;
-		text_right(run->t1, t1, 16);
-		text_right(run->calls, ++run->count, 12);
+		text_number(run->t1, t1);
+		text_number(run->calls, ++run->count);
 		return true;
 	}
 	return false;
@@ -494,8 +490,8 @@ static char *poll_begin(char *p, const char *name, const void *at,
 	p = line_begin(p, name, at, t0);
 	p = LIT(p, ",\"t1\":");
 	*t1_at = p;
-	text_right(p, t1, 16);
-	p += 16;
+	text_number(p, t1);
+	p += FIELD;
 	p = LIT(p, ",\"cq\":\"");
 	p = text_hex(p, (uintptr_t)cq);
 	p = LIT(p, "\",\"max\":");
@@ -514,8 +510,8 @@ void run_begins(const char *name, const void *at, const void *cq, int max,
 	p = poll_begin(line, name, at, cq, max, ret, t0, t1, &t1_at);
 	p = LIT(p, ",\"calls\":");
 	calls_at = p;
-	text_right(p, 1, 12);
-	p += 12;
+	text_number(p, 1);
+	p += FIELD;
 	p = LIT(p, "}\n");
 	place = trace_reserve(p - line);
 	if (!place)

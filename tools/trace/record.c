@@ -148,12 +148,12 @@ static void count_lost(void)
 		p = text_dec(p, trace_now());
 		p = LIT(p, lost_key);
 		full = map + size - TAIL + (p - line);
-		memset(p, ' ', 16);
-		p += 16;
+		text_number(p, n);
+		p += FIELD;
 		p = LIT(p, "}\n");
 		trace_commit(map + size - TAIL, line, p - line);
 	}
-	text_right(full, n, 16);
+	text_number(full, n);
 }
 
 /* The way of trace_reserve() when the file has to grow. */

@@ -39,16 +39,32 @@ char *text_dec(char *p, uint64_t value)
 	return p + len;
 }
 
-void text_right(char *p, uint64_t value, int width)
+/*
+ * The program may be killed between any two instructions. So a field is written
+ * over by one: half of a number would be wrong, and none at all no JSON.
+ */
+typedef char field __attribute__((vector_size(FIELD), aligned(1), may_alias));
+
+void text_field(char *p, const char *text, size_t len)
+{
+	field all;
+
+	if (len > FIELD)
+		return;
+	memset(&all, ' ', FIELD);
+	memcpy((char *)&all + FIELD - len, text, len);
+	*(volatile field *)p = all;
+}
+
+void text_number(char *p, int64_t value)
 {
 	char text[20];
-	char *first = backwards(text + sizeof(text), value);
-	int len = text + sizeof(text) - first;
+	char *first = backwards(text + sizeof(text),
+				value < 0 ? -(uint64_t)value : (uint64_t)value);
 
-	if (len > width)
-		return;
-	memset(p, ' ', width - len);
-	memcpy(p + width - len, first, len);
+	if (value < 0)
+		*--first = '-';
+	text_field(p, first, text + sizeof(text) - first);
 }
 
 char *text_hex(char *p, uint64_t value)

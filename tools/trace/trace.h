@@ -93,8 +93,12 @@ char *text_hex(char *p, uint64_t value); /* with 0x */
 char *text_bytes(char *p, const void *data, size_t len); /* 00ff.. */
 char *text_string(char *p, const char *s, size_t max); /* escaped, no quotes */
 
-/* VALUE to the right in WIDTH bytes, spaces before it. */
-void text_right(char *p, uint64_t value, int width);
+/* A field of a line that is written over when more is known: the LEN bytes of
+ * TEXT, or VALUE, to the right in FIELD bytes, spaces before it. What is too long
+ * for it is left out. */
+#define FIELD 16
+void text_field(char *p, const char *text, size_t len);
+void text_number(char *p, int64_t value);
 
 static inline char *text_copy(char *p, const char *s)
 {
