@@ -53,8 +53,8 @@ posts() {
 		sort -u | wc -l)" 8000
 }
 
-@test# And wherever they are at that moment: in the middle of a line too.
- "a program may exit while its threads go on" {
+# And wherever they are at that moment: in the middle of a line too.
+@test "a program may exit while its threads go on" {
 	for _ in {1..15}; do
 		for traced in traced traced-asan; do
 			traced exit-busy
