@@ -55,7 +55,7 @@ posts() {
 
 # And wherever they are at that moment: in the middle of a line too.
 @test "a program may exit while its threads go on" {
-	for _ in {1..15}; do
+	for _ in {1..6}; do
 		for traced in traced traced-asan; do
 			traced exit-busy
 			assert_equal "$status" 0
