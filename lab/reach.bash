@@ -134,7 +134,7 @@ stop_remote() {
 	for signal in "$1" KILL; do
 		[[ $mode != vm || $(vm_state "$node") == up ]] || break
 		signal_remote "$signal" || true
-		wait_for_end 2 && return
+		wait_for_end 5 && return
 	done
 	say "$node does not answer: the command may still be running there"
 	kill -KILL "$job" 2>/dev/null || true
