@@ -6,7 +6,6 @@
  * data path are here: no lock, no allocation, no printf().
  */
 #include <pthread.h>
-#include <stdio.h>
 
 #include "trace.h"
 
@@ -55,7 +54,8 @@ _Static_assert(sizeof(NOTHING) - 1 == FIELD, "a field");
 static void write_results(char *place, uint64_t t1, int ret, int bad)
 {
 	const char *name;
-	char quoted[32];
+	char quoted[FIELD];
+	size_t len;
 
 	text_number(place + T1_AT, t1);
 	if (likely(!ret)) {
@@ -66,9 +66,13 @@ static void write_results(char *place, uint64_t t1, int ret, int bad)
 		text_number(place + BAD_AT, bad);
 	/* The few that are too long stay null; the number is there. */
 	name = strerrorname_np(ret > 0 ? ret : errno);
-	if (name)
-		text_field(place + ERROR_AT, quoted,
-			   snprintf(quoted, sizeof(quoted), "\"%s\"", name));
+	len = name ? strlen(name) : FIELD;
+	if (len + 2 <= FIELD) {
+		quoted[0] = '"';
+		memcpy(quoted + 1, name, len);
+		quoted[len + 1] = '"';
+		text_field(place + ERROR_AT, quoted, len + 2);
+	}
 	text_number(place + RET_AT, ret);
 }
 
