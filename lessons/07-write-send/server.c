@@ -12,6 +12,9 @@
 /* What the SEND says: these 15 bytes and their NUL. */
 #define DONE "RDMA_WRITE_DONE"
 
+/* How long to look on after DISCONNECTED, in milliseconds. */
+#define GOODBYE_MS 50
+
 struct server_options {
 	struct options common;
 	long size; /* bytes of the buffer */
@@ -175,8 +178,9 @@ static int check_message(const struct server *s, const struct ibv_wc *wc)
  * endpoint_wait_wc(): its completion wakes us. The doorbell wakes nobody, so
  * for its sake we look at both once a millisecond.
  *
- * The CQ and the doorbell are looked at once more after DISCONNECTED: a client
- * may give its notice and go.
+ * The CQ and the doorbell are looked at for a moment more after DISCONNECTED: a
+ * client may give its notice and go, and a card may answer a request that it
+ * refuses first and shut the QP after (lesson 06).
  */
 static int wait_for_notice(struct server *s)
 {
@@ -192,7 +196,7 @@ static int wait_for_notice(struct server *s)
 		n = endpoint_poll(&s->ep, &wc);
 		if (n)
 			return n < 0 ? -1 : check_message(s, &wc);
-		if (s->ep.disconnected || now_ms() >= deadline)
+		if (now_ms() >= deadline)
 			break;
 		ready = wait_readable(s->ep.channel->fd, s->ep.stop_fd, 1);
 		if (ready < 0)
@@ -200,6 +204,8 @@ static int wait_for_notice(struct server *s)
 		if (ready &&
 		    endpoint_take_event(&s->ep, RDMA_CM_EVENT_DISCONNECTED))
 			return -1;
+		if (ready && s->ep.disconnected)
+			deadline = now_ms() + GOODBYE_MS;
 	}
 	if (s->ep.disconnected)
 		fprintf(stderr, "the client disconnected before its notice");

@@ -24,6 +24,9 @@
  */
 #define LOOKS 1000
 
+/* How long to look on after DISCONNECTED, in milliseconds. */
+#define GOODBYE_MS 50
+
 struct server_options {
 	struct options common;
 	long size; /* bytes of the buffer */
@@ -242,15 +245,16 @@ static int no_notice(struct server *s, uint32_t seq)
 
 /*
  * Look around: has the client gone, is it too late, does somebody want us to
- * stop? With --wait event this is also where we sleep: until a completion
+ * stop? Where it has gone the deadline is a moment from now, as in lesson 07.
+ * With --wait event this is also where we sleep: until a completion
  * comes, but for a millisecond only, since the doorbell wakes nobody. So there
  * is no poll after the arming (lesson 04): a wake-up that is lost costs no more.
  */
-static int look_around(struct server *s, uint32_t seq, long long deadline)
+static int look_around(struct server *s, uint32_t seq, long long *deadline)
 {
 	int ready, err;
 
-	if (s->ep.disconnected || now_ms() >= deadline)
+	if (now_ms() >= *deadline)
 		return no_notice(s, seq);
 	err = s->by_event ? ibv_req_notify_cq(s->ep.cq, 0) : 0;
 	if (err) {
@@ -267,14 +271,15 @@ static int look_around(struct server *s, uint32_t seq, long long deadline)
 	if ((ready & 1) &&
 	    endpoint_take_event(&s->ep, RDMA_CM_EVENT_DISCONNECTED))
 		return -1;
+	if ((ready & 1) && s->ep.disconnected)
+		*deadline = now_ms() + GOODBYE_MS;
 	return 0;
 }
 
 /*
  * The watch: wait for the notice of message SEQ, whichever it is. Each time
  * round costs one read of memory and one of the CQ, which is memory too; only
- * once in LOOKS times do we leave for the kernel to look around. After
- * DISCONNECTED there is one more turn, since a client may ring and go.
+ * once in LOOKS times do we leave for the kernel to look around.
  */
 static int wait_for_notice(struct server *s, uint32_t seq)
 {
@@ -291,7 +296,7 @@ static int wait_for_notice(struct server *s, uint32_t seq)
 			return 0;
 		if (!s->by_event && looks % LOOKS != 0)
 			continue;
-		if (look_around(s, seq, deadline))
+		if (look_around(s, seq, &deadline))
 			return -1;
 	}
 }

@@ -121,7 +121,8 @@ teardown() {
 	erred server 4 "$before 0x100000000000000)"
 	for n in 5 6; do
 		said client $n 'WRITE: status 10' 'status 1'
-		shut $n
+		said server $n 'status 1' '! .*status 5, .*' \
+			'! our QP was shut: a request of the client was refused, its own output says which'
 		[[ ${from_server[n]} != *'buffer: '* ]]
 	done
 	said client 7 'status 1'

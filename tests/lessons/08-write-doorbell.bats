@@ -150,7 +150,8 @@ teardown() {
 	erred server 2 "$before 0x100000000000000, waited for 0x1)"
 	erred server 3 'a SEND of 17 bytes came that is not RDMA_WRITE_DONE with its NUL, 16 bytes'
 	said client 4 'WRITE: status 10' 'status 1'
-	shut 4
+	said server 4 '! our QP was shut: a request of the client was refused, its own output says which' \
+		'! .*status 5, .*' 'status 1'
 	well 5
 	said server 5 "buffer: x{100} \(and no NUL behind it\)"
 	# A text that does not fit is not written.

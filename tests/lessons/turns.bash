@@ -68,20 +68,6 @@ said() {
 	done
 }
 
-# shut N: the server of case N says that its QP was shut by a refused request. With
-# kernel 7.2 it may hear the client's goodbye first, and says that.
-shut() {
-	local before='! the client disconnected before its notice .*'
-
-	if grep -qxE "$before" <<<"${from_server[$1]}" &&
-		[[ $(on server uname -r) == 7.* ]]; then
-		said server "$1" 'status 1'
-		return
-	fi
-	said server "$1" 'status 1' '! .*status 5, .*' \
-		'! our QP was shut: a request of the client was refused, its own output says which'
-}
-
 # ---- pairs of any two programs --------------------------------------------
 
 # A case is 'SERVER_COMMAND|CLIENT_COMMAND', each as a shell would take it; the
