@@ -218,8 +218,6 @@ int main(int argc, char **argv)
 		usage(stdout);
 		return EXIT_DONE;
 	}
-	/* One retry of an RNR is enough to be sure that there is no receive. */
-	param.rnr_retry_count = 1;
 	if (endpoint_open(ep, &opt) || endpoint_resolve(ep, &opt) ||
 	    endpoint_create_qp(ep, SLOTS + 1, SLOTS + 1))
 		goto out;

@@ -155,7 +155,6 @@ static int talk(struct client *c, const struct options *opt)
 	struct rdma_conn_param param = CONN_PARAM_DEFAULT;
 	int i, ret;
 
-	param.rnr_retry_count = 0;
 	if (endpoint_open(&c->ep, opt) || endpoint_resolve(&c->ep, opt) ||
 	    endpoint_create_qp(&c->ep, MAX_WINDOW, MAX_WINDOW))
 		return -1;

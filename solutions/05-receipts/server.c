@@ -226,6 +226,8 @@ int main(int argc, char **argv)
 	int status = EXIT_FAILED;
 	int slot;
 
+	/* The client's SEND is tried once. */
+	param.rnr_retry_count = 0;
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (parse_options(argc, argv, &opt, &server)) {
 		usage(stderr);

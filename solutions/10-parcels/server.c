@@ -64,6 +64,8 @@ static int accept_client(struct server *s)
 	uint8_t wire[REMOTE_REGION_WIRE_SIZE];
 	struct rdma_conn_param param = CONN_PARAM_DEFAULT;
 
+	/* One retry of an RNR is enough to be sure that there is no receive. */
+	param.rnr_retry_count = 1;
 	remote_region_pack(wire, s->mr);
 	param.private_data = wire;
 	param.private_data_len = sizeof(wire);
