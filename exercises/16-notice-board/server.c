@@ -63,10 +63,19 @@ static void write_line(struct server *s, uint32_t number, int line)
 	uint32_t version = s->versions[number];
 	int i;
 
-	s->board[number].lines[line].version = htobe32(version);
+	/*
+	 * A READ may come in the middle. The version of the first line to be
+	 * changed goes before its text, that of the others behind theirs: until
+	 * the last line is whole, two versions differ.
+	 */
+	if (line == 0)
+		s->board[number].lines[line].version = htobe32(version);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	for (i = 0; i < LINE_TEXT; i++)
 		s->board[number].lines[line].text[i] =
 			letter(number, version, line, i);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	s->board[number].lines[line].version = htobe32(version);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
@@ -155,23 +164,31 @@ static int pause_for(struct server *s, int ms)
 	return 0;
 }
 
-/* The outer lines, a pause, the inner lines: neither end tells of the middle. */
-static int change(struct server *s, uint32_t number)
+/*
+ * The outer lines of all notices, a pause, the inner lines: neither end tells of the
+ * middle. All at once, so that whichever is read is now and then of two pieces.
+ */
+static int change(struct server *s)
 {
-	s->versions[number]++;
-	write_line(s, number, 0);
-	write_line(s, number, LINES - 1);
+	uint32_t number;
+
+	for (number = 0; number < NOTICES; number++) {
+		s->versions[number]++;
+		write_line(s, number, 0);
+		write_line(s, number, LINES - 1);
+	}
 	if (pause_for(s, 4))
 		return -1;
-	write_line(s, number, 1);
-	write_line(s, number, 2);
+	for (number = 0; number < NOTICES; number++) {
+		write_line(s, number, 1);
+		write_line(s, number, 2);
+	}
 	return pause_for(s, 2);
 }
 
 static int serve(struct server *s, const struct options *opt)
 {
 	long long deadline = now_ms() + 60 * 1000LL;
-	uint32_t number = 0;
 
 	(void)opt;
 	while (!s->gone) {
@@ -179,7 +196,7 @@ static int serve(struct server *s, const struct options *opt)
 			fprintf(stderr, "the client stays for ever\n");
 			return -1;
 		}
-		if (s->busy ? change(s, number++ % NOTICES) : pause_for(s, 5))
+		if (s->busy ? change(s) : pause_for(s, 5))
 			return -1;
 	}
 	return 0;

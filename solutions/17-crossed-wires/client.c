@@ -202,12 +202,15 @@ static int wait_for_answer(struct client *c)
 		answer = atomic_load_explicit(&c->answer, memory_order_acquire);
 		if (answer)
 			break;
-		/* The end of the TCP connection: the server has gone. */
-		if (now_ms() > deadline ||
-		    wait_readable(c->side.tcp.fd, c->side.tcp.stop_fd, 1)) {
-			fprintf(stderr, "no answer from the server\n");
-			return -1;
-		}
+		if (now_ms() <= deadline &&
+		    !wait_readable(c->side.tcp.fd, c->side.tcp.stop_fd, 1))
+			continue;
+		/* Its next byte, or its end, may be here as soon as its answer. */
+		answer = atomic_load_explicit(&c->answer, memory_order_acquire);
+		if (answer)
+			break;
+		fprintf(stderr, "no answer from the server\n");
+		return -1;
 	}
 	printf("the server answers %llu\n",
 	       (unsigned long long)be64toh(answer));
