@@ -67,11 +67,11 @@ def last_call: own | map(select(.t0 != null
 		      and (.call | startswith("trace_") | not))) | last;
 
 # What of the send queue is with the card, step by step: .most requests at a time,
-# .writes of them WRITEs, .twice a request from memory that was with the card. A
-# completion tells of all the requests before it as well.
+# .writes of them WRITEs, .twice a request from memory that was with the card, .early
+# a SEND while a READ was. A completion tells of all the requests before it as well.
 def with_card:
 	reduce (calls("ibv_post_send", "ibv_poll_cq") | good[]) as $c
-		({ now: [], most: 0, writes: 0, twice: 0 };
+		({ now: [], most: 0, writes: 0, twice: 0, early: 0 };
 		if $c.wcs then
 			reduce $c.wcs[] as $wc (.;
 				(.now | map(.signaled and .wr_id == $wc.wr_id)
@@ -82,10 +82,13 @@ def with_card:
 			reduce $c.wrs[] as $wr (.;
 				{ wr_id: $wr.wr_id, addr: $wr.sges[0].addr,
 				  write: ($wr.opcode == "RDMA_WRITE"),
+				  read: ($wr.opcode == "RDMA_READ"),
 				  signaled: ($wr.flags | index("SIGNALED") != null)
 				} as $new
 				| (if $new.addr and any(.now[]; .addr == $new.addr)
 				   then .twice += 1 else . end)
+				| (if $wr.opcode == "SEND" and any(.now[]; .read)
+				   then .early += 1 else . end)
 				| .now += [$new]
 				| .most = ([.most, (.now | length)] | max)
 				| .writes = ([.writes, (.now | map(select(.write))

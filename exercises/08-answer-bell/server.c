@@ -114,8 +114,7 @@ static int take_completion(struct server *s)
 
 /*
  * Wait for the ring NUMBER. Returns 0, or 1 when the client has left, or -1
- * after having reported. Every millisecond it looks at the doorbell, at the CQ,
- * and at the CM.
+ * after having reported. Every millisecond it looks at the doorbell and at the CM.
  */
 static int wait_for_ring(struct server *s, uint64_t number)
 {
@@ -133,8 +132,6 @@ static int wait_for_ring(struct server *s, uint64_t number)
 		 */
 		if (seen == number)
 			return 0;
-		if (take_completion(s) < 0)
-			return -1;
 		if (s->ep.disconnected)
 			return 1;
 		if (now_ms() > deadline) {
@@ -160,6 +157,7 @@ static int wait_for_ring(struct server *s, uint64_t number)
  */
 static int answer(struct server *s, uint64_t number)
 {
+	(void)take_completion;
 	(void)s;
 	(void)number;
 	return 0;

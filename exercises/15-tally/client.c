@@ -239,6 +239,9 @@ static int be_deaf(const struct options *opt)
 			goto out;
 		}
 	}
+	/* Not before the server has answered, and its card tries in vain. */
+	if (wait_readable(c.ep.channel->fd, c.ep.stop_fd, 50) < 0)
+		ret = -1;
 out:
 	leave(&c);
 	return ret;

@@ -133,8 +133,7 @@ static int take_completion(struct server *s)
 
 /*
  * Wait for the ring NUMBER. Returns 0, or 1 when the client has left, or -1
- * after having reported. Every millisecond it looks at the doorbell, at the CQ,
- * and at the CM.
+ * after having reported. Every millisecond it looks at the doorbell and at the CM.
  */
 static int wait_for_ring(struct server *s, uint64_t number)
 {
@@ -162,8 +161,6 @@ static int wait_for_ring(struct server *s, uint64_t number)
 #endif
 		if (seen == number)
 			return 0;
-		if (take_completion(s) < 0)
-			return -1;
 		if (s->ep.disconnected)
 			return 1;
 		if (now_ms() > deadline) {
@@ -242,6 +239,7 @@ static int answer(struct server *s, uint64_t number)
  */
 static int answer(struct server *s, uint64_t number)
 {
+	(void)take_completion;
 	(void)s;
 	(void)number;
 	return 0;

@@ -110,6 +110,25 @@ static int wrong(const struct server *s, const char *what, uint64_t tail)
 	return -1;
 }
 
+/*
+ * A client that overruns us writes into the ring first and to the tail word after:
+ * is that what is coming?
+ */
+static bool overrun(const struct server *s)
+{
+	long long end = now_ms() + s->ep.timeout * 250LL;
+	uint64_t tail;
+
+	do {
+		tail = be64toh(atomic_load_explicit(&s->tail_word,
+						    memory_order_acquire));
+		if (tail > s->head + RING)
+			return true;
+		poll(NULL, 0, 1);
+	} while (now_ms() < end);
+	return false;
+}
+
 /* One message, where it lies; or a skip. */
 static int take(struct server *s, uint64_t tail)
 {
@@ -131,7 +150,10 @@ static int take(struct server *s, uint64_t tail)
 	}
 	if (be32toh(header.number) != s->number + 1 ||
 	    length != length_of(s->number + 1))
-		return wrong(s, "not the message that was due", tail);
+		return wrong(s,
+			     overrun(s) ? "the tail is more than a ring ahead" :
+					  "not the message that was due",
+			     tail);
 	if (space_of(length) > left)
 		return wrong(s, "the message is in two pieces", tail);
 	if (space_of(length) > tail - s->head)
