@@ -172,6 +172,8 @@ cleaned() {
 }
 
 refused() {
+	grep -qx refused "$(output peer)" ||
+		saw "the server was not asked for a connection" || return
 	if holds learner 'calls("rdma_disconnect") | length > 0'; then
 		fits 4
 		saw "rdma_disconnect was called, and there never was a connection"
@@ -200,6 +202,8 @@ soon() {
 	local posted vain
 
 	posted=$(ask learner '[calls("ibv_post_send") | good[].wrs[]] | length')
+	[ "$posted" = 5 ] ||
+		saw "there were 5 messages to post, and $posted requests were posted" || return
 	vain=$(ask learner 'reduce calls("ibv_poll_cq")[] as $p ({ seen: 0, vain: 0 };
 			if $p.wcs[0]? then .seen += ($p.wcs | length)
 			elif .seen >= $posted then .vain += ($p.calls // 1)

@@ -18,7 +18,7 @@ checkpoint rude rude rude "A client that does not say who it is: refused, status
 checkpoint no_warnings - warnings "The compiler warns of nothing"
 
 run_plain() {
-	server=(-t "$t")
+	server=(-t $((t + 1)))
 	client=(-t "$t" -n "Grace Hopper" -m "Good evening")
 }
 
@@ -34,12 +34,12 @@ run_asan() {
 }
 
 run_silent() {
-	server=(-t "$t")
+	server=(-t $((t + 1)))
 	client=(-t "$t" -s)
 }
 
 run_rude() {
-	server=(-t "$t")
+	server=(-t $((t + 1)))
 	client=(-t "$t" -r)
 }
 
@@ -86,11 +86,14 @@ ends() {
 }
 
 silent() {
+	connects || return
 	ended_by_itself && events_acknowledged && exit_status 1 && nothing_left
 }
 
 rude() {
 	! grep -q '^welcome: ' "$(output peer)" ||
 		saw "it was let in" || return
+	grep -q 'RDMA_CM_EVENT_REJECTED, status 28' "$(output peer stderr)" ||
+		saw "the client was not refused by your server" || return
 	exit_status 1 && events_acknowledged && nothing_left
 }

@@ -12,6 +12,7 @@ checkpoint many many 2 "Each of forty messages, one after the other, gets its re
 checkpoint room_first window 3 "There is room for the next message before the receipt goes out"
 checkpoint window window 3 "Four messages at a time get their receipts"
 checkpoint narrow narrow 4 "With a single receipt to send from, messages wait for it"
+checkpoint room_first narrow 3 "There too is room made before the receipt goes out"
 checkpoint not_reused narrow 4 "No memory is given away that the card still has"
 checkpoint ends narrow 5 "It ends, with status 0"
 checkpoint nothing_left narrow cleanup "Nothing is left over"
@@ -19,22 +20,22 @@ checkpoint no_sanitizer_report asan sanitizer "The sanitizers find nothing"
 checkpoint no_warnings - warnings "The compiler warns of nothing"
 
 run_one() {
-	server=(-t "$t")
+	server=(-t $((t + 1)))
 	client=(-t "$t" -n 1)
 }
 
 run_many() {
-	server=(-t "$t" -s 4 -r 4)
+	server=(-t $((t + 1)) -s 4 -r 4)
 	client=(-t "$t" -n 40)
 }
 
 run_window() {
-	server=(-t "$t" -s 4 -r 4)
+	server=(-t $((t + 1)) -s 4 -r 4)
 	client=(-t "$t" -n 60 -w 4)
 }
 
 run_narrow() {
-	server=(-t "$t" -s 4 -r 1)
+	server=(-t $((t + 1)) -s 4 -r 1)
 	client=(-t "$t" -n 60 -w 4)
 }
 
@@ -81,6 +82,7 @@ narrow() {
 room_first() {
 	local late
 
+	connects || return
 	late=$(ask learner '
 		reduce (calls("ibv_post_recv", "ibv_post_send") | good[]) as $c
 			({ room: 0, sent: 0, late: null };

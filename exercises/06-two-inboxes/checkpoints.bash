@@ -20,7 +20,7 @@ checkpoint no_warnings - warnings "The compiler warns of nothing"
 # SoftRoCE gives a region one number for both of its keys. Here the program sees
 # another lkey than the card has, as on a device that makes two.
 run_strict() {
-	server=(-t "$t")
+	server=(-t $((t + 1)))
 	client=(-t "$t")
 	trace_settings=(VERBS_TRACE_LKEY=1)
 }

@@ -80,6 +80,7 @@ ends() {
 too_small() {
 	local past
 
+	connects || return
 	past=$(ask learner '[calls("ibv_post_send")[].wrs[]
 		| select(.opcode == "RDMA_WRITE")] | length')
 	if [ "$past" -gt 9 ]; then

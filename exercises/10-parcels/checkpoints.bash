@@ -31,18 +31,18 @@ run_asan() {
 }
 
 run_far() {
-	server=(-t "$t")
-	client=(-t 1 -n 4 -f)
+	server=(-t $((t + 1)))
+	client=(-t "$t" -n 4 -f)
 }
 
 run_long() {
-	server=(-t "$t")
-	client=(-t 1 -n 4 -l)
+	server=(-t $((t + 1)))
+	client=(-t "$t" -n 4 -l)
 }
 
 run_no_write() {
-	server=(-t "$t")
-	client=(-t 1 -n 4 -e)
+	server=(-t $((t + 1)))
+	client=(-t "$t" -n 4 -e)
 }
 
 connects() {
@@ -110,6 +110,9 @@ ends() {
 }
 
 refused() {
+	connects || return
+	! grep -q '^waited ' "$(output peer stderr)" ||
+		saw "the client waited in vain, and was neither answered nor left" || return
 	exit_status 1 && nothing_left
 }
 

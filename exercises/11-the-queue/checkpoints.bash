@@ -31,7 +31,7 @@ run_asan() {
 # The server stays, so that only a deadline of its own ends the client.
 run_stuck() {
 	server=(-t 60 -s)
-	client=(-t 1 -n 1)
+	client=(-t "$t" -n 1)
 }
 
 connects() {

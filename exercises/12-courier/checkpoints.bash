@@ -24,7 +24,7 @@ checkpoint no_warnings - warnings "The compiler warns of nothing"
 # may need to come back in.
 run_troubles() {
 	server=(-t "$t" -i $((1000 * slow)) -m busy -m rnr -m leave -m silent)
-	client=(-t "$t" -n 20)
+	client=(-t "$t" -n 24)
 }
 
 run_asan() {
@@ -93,7 +93,7 @@ in_turn() {
 
 all_there() {
 	summary
-	[ "$letters" = 20 ] || the_server_says
+	[ "$letters" = 24 ] || the_server_says
 }
 
 ends() {
@@ -127,6 +127,7 @@ strange() {
 }
 
 not_for_ever() {
+	fits 4
 	summary
 	[ "$connections" -ge 3 ] ||
 		saw "the server was busy, and it came $connections times and no more" ||
