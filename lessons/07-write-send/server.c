@@ -12,8 +12,8 @@
 /* What the SEND says: these 15 bytes and their NUL. */
 #define DONE "RDMA_WRITE_DONE"
 
-/* How long to look on after DISCONNECTED, in milliseconds. */
-#define GOODBYE_MS 50
+/* How often to look after DISCONNECTED, with a millisecond before each look. */
+#define GOODBYE_LOOKS 50
 
 struct server_options {
 	struct options common;
@@ -185,8 +185,8 @@ static int check_message(const struct server *s, const struct ibv_wc *wc)
 static int wait_for_notice(struct server *s)
 {
 	long long deadline = now_ms() + s->ep.timeout * 1000LL;
+	int ready, n, looks = GOODBYE_LOOKS;
 	struct ibv_wc wc;
-	int ready, n;
 
 	for (;;) {
 		if (doorbell_rung(s)) {
@@ -196,7 +196,7 @@ static int wait_for_notice(struct server *s)
 		n = endpoint_poll(&s->ep, &wc);
 		if (n)
 			return n < 0 ? -1 : check_message(s, &wc);
-		if (now_ms() >= deadline)
+		if (s->ep.disconnected ? looks-- == 0 : now_ms() >= deadline)
 			break;
 		ready = wait_readable(s->ep.channel->fd, s->ep.stop_fd, 1);
 		if (ready < 0)
@@ -204,8 +204,6 @@ static int wait_for_notice(struct server *s)
 		if (ready &&
 		    endpoint_take_event(&s->ep, RDMA_CM_EVENT_DISCONNECTED))
 			return -1;
-		if (ready && s->ep.disconnected)
-			deadline = now_ms() + GOODBYE_MS;
 	}
 	if (s->ep.disconnected)
 		fprintf(stderr, "the client disconnected before its notice");

@@ -24,8 +24,8 @@
  */
 #define LOOKS 1000
 
-/* How long to look on after DISCONNECTED, in milliseconds. */
-#define GOODBYE_MS 50
+/* How often to look around after DISCONNECTED, a millisecond each time. */
+#define GOODBYE_LOOKS 50
 
 struct server_options {
 	struct options common;
@@ -47,6 +47,7 @@ struct server {
 	uint32_t message_size; /* bytes of each; 0: one text of any length */
 	bool by_send; /* the SEND of this message has come */
 	bool answering; /* our last answer is not acknowledged yet */
+	int looks; /* that are left after DISCONNECTED */
 };
 
 static void usage(FILE *out)
@@ -245,16 +246,16 @@ static int no_notice(struct server *s, uint32_t seq)
 
 /*
  * Look around: has the client gone, is it too late, does somebody want us to
- * stop? Where it has gone the deadline is a moment from now, as in lesson 07.
- * With --wait event this is also where we sleep: until a completion
+ * stop? With --wait event this is also where we sleep: until a completion
  * comes, but for a millisecond only, since the doorbell wakes nobody. So there
  * is no poll after the arming (lesson 04): a wake-up that is lost costs no more.
+ * After DISCONNECTED we look on for a moment, as in lesson 07.
  */
-static int look_around(struct server *s, uint32_t seq, long long *deadline)
+static int look_around(struct server *s, uint32_t seq, long long deadline)
 {
 	int ready, err;
 
-	if (now_ms() >= *deadline)
+	if (s->ep.disconnected ? s->looks-- == 0 : now_ms() >= deadline)
 		return no_notice(s, seq);
 	err = s->by_event ? ibv_req_notify_cq(s->ep.cq, 0) : 0;
 	if (err) {
@@ -263,7 +264,8 @@ static int look_around(struct server *s, uint32_t seq, long long *deadline)
 	}
 	ready = wait_either(s->ep.channel->fd,
 			    s->by_event ? s->ep.comp_channel->fd : -1,
-			    s->ep.stop_fd, s->by_event ? 1 : 0);
+			    s->ep.stop_fd,
+			    s->by_event || s->ep.disconnected ? 1 : 0);
 	if (ready < 0)
 		return -1;
 	if ((ready & 2) && endpoint_take_notice(&s->ep))
@@ -271,8 +273,6 @@ static int look_around(struct server *s, uint32_t seq, long long *deadline)
 	if ((ready & 1) &&
 	    endpoint_take_event(&s->ep, RDMA_CM_EVENT_DISCONNECTED))
 		return -1;
-	if ((ready & 1) && s->ep.disconnected)
-		*deadline = now_ms() + GOODBYE_MS;
 	return 0;
 }
 
@@ -296,7 +296,7 @@ static int wait_for_notice(struct server *s, uint32_t seq)
 			return 0;
 		if (!s->by_event && looks % LOOKS != 0)
 			continue;
-		if (look_around(s, seq, &deadline))
+		if (look_around(s, seq, deadline))
 			return -1;
 	}
 }
@@ -397,6 +397,7 @@ static int serve(struct server *s)
 static int run(struct server *s, const struct server_options *opt)
 {
 	s->by_event = opt->by_event;
+	s->looks = GOODBYE_LOOKS;
 	if (endpoint_open(&s->ep, &opt->common) ||
 	    endpoint_listen(&s->ep, &opt->common) ||
 	    endpoint_get_request(&s->ep))
