@@ -238,9 +238,14 @@ static int take_request(struct server *s, const struct server_options *opt,
 		rdma_destroy_id(id);
 		return 0;
 	}
-	if (make_shared(s, id, opt->no_atomic) || accept_client(s, id, asked)) {
+	if (make_shared(s, id, opt->no_atomic)) {
 		drop(id);
 		return -1;
+	}
+	/* It may have left already. The others stay. */
+	if (accept_client(s, id, asked)) {
+		drop(id);
+		return 0;
 	}
 	if (s->clients == 0)
 		s->clients = clients;

@@ -278,7 +278,9 @@ static int await_established(struct server *s)
 static int accept_client(struct server *s)
 {
 	struct rdma_conn_param param = CONN_PARAM_DEFAULT;
+	const struct sight nothing = { 0 };
 	uint8_t wire[REMOTE_REGION_WIRE_SIZE];
+	int err;
 
 	/* What the client's card is told: how often to try again. */
 	param.rnr_retry_count = 0;
@@ -290,8 +292,11 @@ static int accept_client(struct server *s)
 	param.private_data = wire;
 	param.private_data_len = sizeof(wire);
 	if (rdma_accept(s->ep.id, &param)) {
-		report("rdma_accept", errno);
-		return -1;
+		err = errno;
+		report("rdma_accept", err);
+		set_saw(s, &nothing);
+		/* It has left already: the next one may come. */
+		return err == EINVAL ? 1 : -1;
 	}
 	return await_established(s);
 }
@@ -305,6 +310,7 @@ static int act(struct server *s)
 		.send_flags = IBV_SEND_SIGNALED,
 	};
 	struct ibv_wc wc;
+	int ret;
 
 	if (!s->part->act)
 		return 0;
@@ -312,8 +318,11 @@ static int act(struct server *s)
 		return -1;
 	if (!s->part->leaves)
 		return 0;
-	/* It has to arrive before we go. */
-	if (endpoint_wait_wc(&s->ep, &wc) || check_wc(&wc))
+	/* It has to arrive before we go, unless the client is the first to go. */
+	ret = endpoint_wait_wc(&s->ep, &wc);
+	if (ret > 0)
+		return 0;
+	if (ret || check_wc(&wc))
 		return -1;
 	if (!strcmp(s->failure->name, "killed")) {
 		s->shared->suicide = true;
