@@ -1732,6 +1732,8 @@ static inline int hub_take_event(struct hub *hub)
 		}
 		return 0;
 	case RDMA_CM_EVENT_DISCONNECTED:
+		if (client->state == HUB_ACCEPTING)
+			hub->came++; /* and its ReadyToUse was lost */
 		client->disconnected = true;
 		hub_close_client(hub, client);
 		return 0;

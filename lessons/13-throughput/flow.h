@@ -318,7 +318,6 @@ static inline void flow_sample(struct flow *f, long long took)
 
 static inline void flow_progress(struct flow *f)
 {
-	f->looks = 0;
 	f->deadline = 0;
 }
 

@@ -212,7 +212,6 @@ static inline int watch_look(struct watch *w, struct endpoint *ep)
 
 static inline void watch_progress(struct watch *w)
 {
-	w->looks = 0;
 	w->deadline = 0;
 }
 

@@ -484,6 +484,8 @@ static int take_event(struct server *s)
 		}
 		return 0;
 	case RDMA_CM_EVENT_DISCONNECTED:
+		if (c->state == ACCEPTING)
+			s->came++; /* and its ReadyToUse was lost */
 		c->disconnected = true;
 		close_client(s, c);
 		return 0;

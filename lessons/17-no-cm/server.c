@@ -125,6 +125,15 @@ static int wait_for_doorbell(struct server *s)
 	return 0;
 }
 
+/*
+ * The client leaves when both its WRITEs are acknowledged. Until then our queue
+ * pair has to be there: where an acknowledgement is lost it is asked for again.
+ */
+static int wait_for_goodbye(struct server *s)
+{
+	return tcp_wait(&s->side.tcp, s->side.tcp.fd, "the client's goodbye");
+}
+
 static int run(struct server *s, const struct options *opt)
 {
 	struct side *side = &s->side;
@@ -134,7 +143,7 @@ static int run(struct server *s, const struct options *opt)
 	    to_init(side) || register_memory(s) || exchange(side) ||
 	    to_rtr(side) || to_rts(side) || barrier(side))
 		return -1;
-	return wait_for_doorbell(s);
+	return wait_for_doorbell(s) || wait_for_goodbye(s) ? -1 : 0;
 }
 
 int main(int argc, char **argv)
