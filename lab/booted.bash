@@ -30,7 +30,7 @@ resume_from() {
 keep_boot() {
 	local dir=${booted%/*} file why qemu tail=
 	# shellcheck disable=SC2046 # process numbers
-	trap 'kill $tail $(jobs -p) 2>/dev/null; rm -f "$booted.$$"; exit 1' TERM
+	trap 'kill -KILL $tail $(jobs -p) 2>/dev/null; wait; rm -f "$booted.$$"; exit 1' TERM
 	exec {file}>"$dir/lock"
 	flock -w 300 "$file" &
 	wait $! || return
@@ -45,7 +45,9 @@ boot_nobody() {
 	start_qemu nobody "$TCG"
 	if wait_console nobody "$BOOT_SECONDS" 'waiting for a name'; then
 		# not one with a clock that is slow to read, for everybody to come
-		! grep -q '^lab: the clock is' "$LAB_DIR/nobody.console" || end_nobody
+		grep -q '^lab: the clock is' "$LAB_DIR/nobody.console" || return 0
+		say "the boot that was to be kept has a slow clock: none is kept this time"
+		end_nobody
 		return
 	fi
 	say "the boot that is to be kept $why; last lines of its console:"

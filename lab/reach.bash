@@ -111,7 +111,8 @@ wrapper() {
 
 # signal_remote SIGNAL: to the process group of the command that runs
 signal_remote() {
-	ask "$node" 3 "f=\${TMPDIR:-/tmp}/.lab-$id; [ -s \$f ] || sleep 0.3
+	ask "$node" 3 "f=\${TMPDIR:-/tmp}/.lab-$id
+		for i in 1 2 3 4 5; do [ -s \$f ] || sleep 0.3; done
 		read -r pid <\$f && kill -s $1 -- -\$pid" >/dev/null 2>&1
 }
 

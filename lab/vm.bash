@@ -105,9 +105,9 @@ boot_timer() {
 # wait_console NODE SECONDS WORDS: until its console says `lab: WORDS`; otherwise why
 # it does not in $why
 wait_console() {
-	local node=$1 look timer first='' started=$SECONDS
+	local node=$1 look timer first='' started=$SECONDS own=$BASHPID
 	: >>"$LAB_DIR/$node.console"
-	exec {console}< <(exec tail -s 0.5 --pid=$BASHPID -n +1 -f \
+	exec {console}< <(exec tail -s 0.5 --pid="$own" -n +1 -f \
 		"$LAB_DIR/$node.console" 2>/dev/null)
 	tail=$!
 	grep -q -m 1 -E "^lab: ($3|failed)" <&"$console" &
@@ -140,7 +140,7 @@ console_tail() {
 boot_node() {
 	local node=$1 try why qemu accel seconds resume tail=
 	# shellcheck disable=SC2046 # process numbers
-	trap 'kill $tail $(jobs -p) 2>/dev/null; exit 1' TERM
+	trap 'kill -KILL $tail $(jobs -p) 2>/dev/null; wait; exit 1' TERM
 	write_disk "$node"
 	for ((try = 1; try <= BOOT_TRIES; try++)); do
 		accel=$TCG seconds=$BOOT_SECONDS resume=()
@@ -290,11 +290,14 @@ vm_up() {
 }
 
 vm_stop() {
-	local node pid
+	local node pid i
 	for node in server client nobody; do
-		if node_pid "$node"; then
-			kill -KILL "$pid" 2>/dev/null || true
-		fi
+		node_pid "$node" || continue
+		kill -KILL "$pid" 2>/dev/null || true
+		for ((i = 0; i < 500; i++)); do
+			node_pid "$node" || break
+			read -r -t 0.01 <> <(:) || true
+		done
 	done
 }
 
@@ -415,9 +418,13 @@ capture_start() {
 		die "$(<"$LAB_DIR/capture") is being written: lab/lab capture stop first"
 	[[ $file == /* ]] || file=$PWD/$file
 	: 2>/dev/null >"$file" || die "cannot write $file"
-	qmp_or_die server object-add \
-		"{\"qom-type\":\"filter-dump\",\"id\":\"capture\",\"netdev\":\"link\",\"file\":$(json "$file")}"
+	# Before it begins: whoever is interrupted here can stop it.
 	echo "$file" >"$LAB_DIR/capture"
+	(qmp_or_die server object-add \
+		"{\"qom-type\":\"filter-dump\",\"id\":\"capture\",\"netdev\":\"link\",\"file\":$(json "$file")}") || {
+		rm -f "$LAB_DIR/capture"
+		exit 125
+	}
 }
 
 capture_stop() {
@@ -430,22 +437,28 @@ capture_stop() {
 # words.
 impair() {
 	local node script quoted before=
+	local clear='/usr/sbin/tc qdisc del dev link0 root 2>/dev/null || :'
 	need_node server
 	need_node client
 	[[ ! -e $LAB_DIR/impair ]] || before=$(<"$LAB_DIR/impair")
 	quote "$@"
 	script="exec /usr/sbin/tc qdisc replace dev link0 root netem $quoted"
 	if [[ $* == clear ]]; then
-		script='/usr/sbin/tc qdisc del dev link0 root 2>/dev/null || :'
+		script=$clear
 		rm -f "$LAB_DIR/impair"
 	else
 		echo "$*" >"$LAB_DIR/impair"
 	fi
 	for node in server client; do
-		if ! ask "$node" 10 "$script"; then
-			rm -f "$LAB_DIR/impair"
-			[[ ! $before ]] || echo "$before" >"$LAB_DIR/impair"
-			bad_usage "impair $*: not understood by tc (man tc-netem)"
+		ask "$node" 10 "$script" && continue
+		rm -f "$LAB_DIR/impair"
+		script=$clear
+		if [[ $before ]]; then
+			echo "$before" >"$LAB_DIR/impair"
+			script="exec /usr/sbin/tc qdisc replace dev link0 root netem $before"
 		fi
+		# What the other one has taken already is taken back.
+		[[ $node == server ]] || ask server 10 "$script" || true
+		bad_usage "impair $*: not understood by tc (man tc-netem)"
 	done
 }

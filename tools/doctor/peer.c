@@ -153,7 +153,7 @@ static int udp_error(const struct sockaddr *address, socklen_t size)
 		return 0;
 	}
 	poll_fd.fd = fd;
-	for (i = 0; i < 3 && !err; i++) {
+	for (i = 0; i < 10 && !err; i++) {
 		if (send(fd, "doctor", 6, 0) < 0)
 			err = errno;
 		else if (poll(&poll_fd, 1, 300) > 0 &&

@@ -122,8 +122,12 @@ find_nodes() {
 # captured COMMAND...: run it, and leave the packets in $work/wire.pcap
 captured() {
 	local status=0
-	lab/lab capture "$work/wire.pcap" || exit
 	capturing=1
+	lab/lab capture "$work/wire.pcap" || {
+		status=$?
+		capturing=
+		exit "$status"
+	}
 	wait_for "$@" || status=$?
 	lab/lab capture stop || exit
 	capturing=
