@@ -606,7 +606,7 @@ fitting_hint() {
 		hung=1
 		[ "$fits" != connect ] || fits=hang
 		;;
-	stop) [[ $flags != *flood* ]] || fits=flood ;;
+	stop) [[ $flags != *flood* ]] || fits=${other_hint:-flood} ;;
 	esac
 	[[ $flags != *orphans* ]] || fits=fork
 }
