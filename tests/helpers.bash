@@ -109,7 +109,7 @@ finish() {
 signal_job() {
 	# The number is there once the shell on the node has started.
 	on "${job_node[$1]}" sh -c '
-		for i in $(seq 100); do
+		for i in $(seq 500); do
 			[ ! -s "$1" ] || break
 			sleep 0.02
 		done

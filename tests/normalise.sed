@@ -32,6 +32,9 @@ s/\b[0-9]+(\.[0-9]+)? messages\/s\b/RATE/g
 s/\b[0-9]+ times full\b/N times full/
 s/\bwritten back [0-9]+ times\b/written back N times/
 
+# what the client's card had not acknowledged yet when it left (lesson 05)
+s/\b[0-4] answers not yet acknowledged\b/N answers not yet acknowledged/
+
 # how often a program was woken, and how often for nothing (lesson 04)
 s/\b[0-9]+ (events|empty)\b/N \1/g
 

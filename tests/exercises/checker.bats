@@ -7,6 +7,9 @@
 load ../helpers
 load grading
 
+# Some checks build everything there is to build.
+export BATS_TEST_TIMEOUT=300
+
 # A copy of the repository in which files may be changed, as a learner does.
 copy_repository() {
 	local copy=$BATS_FILE_TMPDIR/copy
@@ -262,8 +265,8 @@ learner() {
 		while IFS= read -r hint; do
 			grep -q "^## Hint $hint: " "${file%/*}/hints.md" \
 				exercises/hints.md || fail "$file: no hint $hint"
-		done < <(sed -nE 's/^checkpoint [a-z_]+ [a-z-]+ ([a-z0-9]+) .*/\1/p
-			s/.*fits=?\s*([a-z0-9]+)$/\1/p' "$file")
+		done < <(sed -nE 's/^checkpoint [a-z_]+ [a-z_-]+ ([a-z0-9]+) .*/\1/p
+			s/.*\<fits[ =]+([a-z0-9]+)( ;;)?$/\1/p' "$file")
 	done
 }
 

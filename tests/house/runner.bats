@@ -46,6 +46,15 @@ runner() {
 	assert_equal "$(grep -cE '^ +why$' <<<"$output")" 2
 }
 
+@test "files that run at the same time count as well" {
+	file a 'TEST "one" { true; }'
+	file b 'TEST "two" { false; }'
+	file c 'TEST "three" { true; }'
+	runner -u LAB_DIR JOBS=2
+	assert_failure 1
+	assert_equal "$last" '2 passed, 1 failed'
+}
+
 @test "a file that cannot be loaded is a failure" {
 	file a 'TEST "one" { true; }'
 	file b 'TEST "two" { if; }'
@@ -72,7 +81,7 @@ runner() {
 @test "a test that hangs is stopped and fails" {
 	file a 'TEST "one" { sleep 100; }' 'TEST "two" { true; }'
 	local before=$SECONDS
-	runner BATS_TEST_TIMEOUT=1
+	runner BATS_TEST_TIMEOUT=5
 	assert_failure 1
 	assert_equal "$last" '1 passed, 1 failed'
 	[ $((SECONDS - before)) -lt 60 ]
@@ -121,6 +130,7 @@ runner() {
 		[ ! -s "$MARK" ] || break
 		sleep 0.05
 	done
+	[ -s "$MARK" ]
 	kill -TERM "$pid"
 	wait "$pid" || status=$?
 	assert_equal "$status" 143

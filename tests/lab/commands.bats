@@ -155,11 +155,11 @@ say_program() {
 		assert_line 'mtu 1500'
 		assert_line 'mode 666'
 		refute_line --regexp '^mode ([^6]|6[^6]|66[^6])'
+		run on "$node" getent hosts no-such-host
+		assert_failure 2
 	done
 	assert_equal "$(lab/lab addr server)" 10.10.10.1
 	assert_equal "$(lab/lab addr -6 client)" fd10::2
-	run getent hosts no-such-host
-	assert_failure
 }
 
 @test "what is rebuilt here is seen there at once" {
@@ -216,9 +216,9 @@ say_program() {
 	assert_output scribble
 	[ ! -e "$WORK/scribble" ]
 	run grep scribble lab/lab
-	assert_failure
+	assert_failure 1
 	run on server grep scribble lab/lab
-	assert_failure
+	assert_failure 1
 	# and back to what it was
 	on client sh -c 'cat >lab/lab' <lab/lab
 }

@@ -133,7 +133,8 @@ nothing_of() {
 			kill -s "$signal" "$pid"
 			status=0
 			wait "$pid" || status=$?
-			[ "$status" -gt 123 ] || fail "$after $signal: $status, $(<"$OTHER/up")"
+			[ "$status" = $((128 + $(kill -l "$signal"))) ] ||
+				fail "$after $signal: $status, $(<"$OTHER/up")"
 			nothing_of "$LAB_DIR"
 		done
 	done
@@ -196,7 +197,7 @@ nothing_of() {
 @test "LAB=native: the pair on one machine's own device" {
 	# A node is a machine with a device. LAB need not be said.
 	# shellcheck disable=SC2016 # expanded on the node
-	run on server sh -c '
+	LIMIT=90 run on server sh -c '
 		ask() {
 			echo "== $*"
 			"$@" 2>&1
@@ -306,6 +307,7 @@ status 125"
 	assert_output --partial 'cannot log in to nowhere: ssh nowhere must work without a question'
 	[ ! -e "$LAB_DIR" ]
 	SERVER=-oProxyCommand=x CLIENT=nowhere run lab/lab up
-	assert_failure
+	assert_failure 2
+	assert_output --partial '-oProxyCommand=x: not the name of a machine'
 	[ ! -e "$LAB_DIR/lab" ]
 }

@@ -36,7 +36,8 @@ teardown() {
 	run tshark -r "$file" -Y infiniband.bth.opcode -T fields -e infiniband.bth.opcode
 	assert_line 4
 	size=$(stat -c %s "$file")
-	on client ping -c 1 -W 5 "$ADDR_SERVER" >/dev/null || true
+	run on client "$bin"/01-client/client -p 10999 "$ADDR_SERVER"
+	assert_failure 1
 	assert_equal "$(stat -c %s "$file")" "$size"
 	run lab/lab capture stop
 	assert_failure 125
@@ -79,7 +80,10 @@ teardown() {
 @test "a frozen node runs nothing: a command ends at its time limit, another goes on after thaw" {
 	local before=$SECONDS
 
-	start client stays sh -c 'echo before; read -r _; echo after'
+	start client stays sh -c 'rm -f /tmp/thawed
+		echo before
+		until [ -e /tmp/thawed ]; do sleep 0.1; done
+		echo after'
 	wait_line stays before
 	LIMIT=4 start client limited sh -c 'echo ready; sleep 60'
 	wait_line limited ready
@@ -95,8 +99,11 @@ teardown() {
 	assert_equal "$status" 124
 	# It did not wait for its command.
 	[ $((SECONDS - before)) -lt 60 ]
+	run grep after "$BATS_TEST_TMPDIR/stays.out"
+	assert_failure 1
 	lab/lab thaw client
 	lab/lab thaw client
+	on client touch /tmp/thawed
 	finish stays
 	assert_equal "$status" 0
 	[[ $output == *after* ]]

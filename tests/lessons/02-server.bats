@@ -96,14 +96,15 @@ case_of() {
 }
 
 @test "it prints the bytes that came, no more and no fewer" {
-	local size n=0 message=$BATS_TEST_TMPDIR/message all=() sizes=(1 10 4096)
+	local size at n=0 message=$BATS_TEST_TMPDIR/message all=() sizes=(1 10 4096)
 
 	# Any bytes come through a shell as base64.
 	for size in "${sizes[@]}"; do
 		head -c "$size" /dev/urandom >"$message.$size"
-		all+=("$serve | tee \$n.raw |
+		all+=("{ $serve; echo \$? >\$n.st; } | tee \$n.raw |
 				grep -a --line-buffered '^listening on '
-				base64 -w 0 \$n.raw"
+				base64 -w 0 \$n.raw
+				exit \$(cat \$n.st)"
 			"echo $(base64 -w 0 "$message.$size") | base64 -d |
 				$bad --stdin $to")
 	done
@@ -119,8 +120,10 @@ case_of() {
 			cat "$message.$size"
 			printf '\n17 '
 		} >"$message.shown"
-		grep -qzaF "$(tr '\0' '\n' <"$message.shown")" \
-			<(tr '\0' '\n' <"$message.out") ||
+		at=$(LC_ALL=C grep -abo -m 1 "16 ibv_poll_cq: received $size bytes: " \
+			"$message.out" | head -n 1 | cut -d: -f1)
+		tail -c +$((at + 1)) "$message.out" |
+			cmp -n "$(stat -c %s "$message.shown")" - "$message.shown" ||
 			fail "the $size bytes did not come out as they went in"
 	done
 	was 4 0
@@ -351,6 +354,7 @@ rdma_get_cm_event: Resource temporarily unavailable: an event came that could no
 	assert_line --index -1 '22 rdma_destroy_event_channel'
 	was 2 1 'waited 10 s for a completion and none came: .*'
 	was 3 1 'waited 10 s for .*'
+	assert_line '14 rdma_get_cm_event: ESTABLISHED'
 }
 
 @test "usage: wrong words are refused, and --help is not" {

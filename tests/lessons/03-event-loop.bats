@@ -145,9 +145,11 @@ serve() {
 	for n in 1 2; do
 		ended client "$n" 1 '.*while CONNECTING: RDMA_CM_EVENT_REJECTED, status 28: consumer reject.*'
 	done
-	for n in 3 4; do
-		ended client "$n" 0 '.*'
-	done
+	# Its card may have died before it could acknowledge: lesson 01.
+	member client 3
+	[ "$status" = 0 ] ||
+		ended client 3 1 'the peer disconnected while we were SENDING'
+	ended client 4 0 '.*'
 	ended server 5 1 '.*(rdma_create_qp|rdma_accept|while ACCEPTING).*'
 	for n in 6 7; do
 		ended server "$n" 1 '.*the peer disconnected while we were RECEIVING.*'
@@ -271,7 +273,7 @@ serve() {
 
 # The helpers that this lesson has shown, in one process on each side.
 @test "three hundred connections in a row leave nothing behind in the process" {
-	serve peer "$peers/badserver" --times 301
+	LIMIT=115 serve peer "$peers/badserver" --times 301
 	LIMIT=110 on client "$badclient" --times 300 "$ADDR_SERVER" \
 		>"$BATS_TEST_TMPDIR/client"
 	assert_equal "$(grep -c '^at sent' "$BATS_TEST_TMPDIR/client")" 300

@@ -114,7 +114,7 @@ serve() {
 		ended client "$n" 1 'the peer disconnected before it answered request [0-9]+ of 100000[01].*|completion of the .*'
 	done
 	for n in 3 4; do
-		ended server "$n" 1 'the peer disconnected (after [0-9]+ of 1000000 requests|before its first request)'
+		ended server "$n" 1 'the peer disconnected (after [0-9]+ of 1000000 requests|before its first request)|completion of the SEND \(wr_id 2\): .*, status (9|11|12), .*'
 	done
 }
 
@@ -174,8 +174,10 @@ serve() {
 	[[ $stderr == *"got RDMA_CM_EVENT_REJECTED, status 28: "* ]]
 	signal_job asker INT
 	finish asker
+	assert_equal "$status" 1
 	assert_equal "$stderr" 'stopped by Interrupt'
 	finish peer
+	assert_equal "$status" 1
 	[[ $stderr =~ 'the peer disconnected after '[0-9]+' of 1000001 requests' ]]
 }
 

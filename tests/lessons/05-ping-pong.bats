@@ -29,7 +29,7 @@ teardown() {
 	assert_line 'client | 100 messages of 1024 bytes, 4 at a time'
 	assert_line 'client | our card was told RNR 0 times'
 	assert_line --regexp '^client \| all came back, every byte right: '
-	assert_line 'server | the client disconnected: 100 messages came and were sent back, 0 answers not yet acknowledged'
+	assert_line --regexp '^server \| the client disconnected: 100 messages came and were sent back, [0-4] answers not yet acknowledged$'
 }
 
 @test "the pair runs in every build, over IPv4 and IPv6" {
@@ -53,7 +53,9 @@ teardown() {
 		# just fits into a slot.
 		slots=1048576
 		[ "$size" != 1025 ] || slots=1025
-		if [ "$size" -lt 4096 ]; then
+		if [ "$size" = 1025 ]; then
+			all+=("-t 30 --size $slots|-t 30 --size $size --count 9 --window 1")
+		elif [ "$size" -lt 4096 ]; then
 			all+=("-t 30 --size $slots|-t 30 --size $size --count 9")
 		else
 			all+=("-t 30|-t 30 --size $size --count 3 --window 1")
@@ -144,7 +146,7 @@ teardown() {
 		"$bad request --do stall|$client -t 4" \
 		"$bad established --do stall|$client -t 4" \
 		"$bad established --do leave|$client" \
-		"$bad received --do kill|$client" \
+		"$bad received --do kill|$client --window 1" \
 		"$plain/server|$client -t 4 --count 1000000"
 	for n in 0 1 4 5; do
 		wait_case client $n 'status '

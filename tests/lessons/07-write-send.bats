@@ -59,11 +59,11 @@ teardown() {
 	impair loss 1%
 	run rounds "${pair[@]}" -s1025 -s65536 -s1048576
 	right=0
-	rounds_after_loss "$letters" 1
+	rounds_after_loss "$letters" 1 3
 	[ $right -ge 1 ]
 	impair loss 5%
 	run rounds "${pair[@]}" -s65536 -s1048576
-	rounds_after_loss "$letters" 5
+	rounds_after_loss "$letters" 5 2
 }
 
 # ---- other programs that speak the format ---------------------------------
@@ -89,7 +89,7 @@ teardown() {
 
 # That of lesson 08 is among them; its tests have it.
 @test "the client talks to any server" {
-	one_by_one "$foreign server|$client" \
+	one_by_one "$foreign server --then stay|$client" \
 		"$foreign server --then stay|$client -m 'and again'"
 	well 0
 	well 1

@@ -124,8 +124,8 @@ teardown() {
 }
 
 @test "the client talks to any server" {
-	one_by_one "$foreign server|$client --notify send" \
-		"$foreign server|$client --notify doorbell"
+	one_by_one "$foreign server --then stay|$client --notify send" \
+		"$foreign server --then stay|$client --notify doorbell"
 	well 0
 	well 1
 	said server 0 SEND 'text: Hello, written by RDMA WRITE'
@@ -182,7 +182,7 @@ teardown() {
 	begin_cases at_once "$badserver --at request --do reject|$client" \
 		"$badserver --at request --do stall|$client -t 4" \
 		"$badserver --private $offer --at established --do stall|$client -n 2 -t 4" \
-		"$plain/$server07|$client -n 2 -t 2" \
+		"$plain/$server07|$client -n 2 -t 4" \
 		"$plain/$server08 -w event|$client -t 4 -n 1000000"
 	wait_case client 0 'status '
 	wait_case server 1 stalling

@@ -49,9 +49,9 @@ teardown() {
 
 	turns "$plain" '--size 1|' '--size 1023|--block 10' '--size 1024|' \
 		'--size 1025|--block 1024' '--size 65536|--block 4095' \
-		'--size 1048576|-t 30 --block 262144' \
-		'--size 1048576 --grant 128|-t 30 -b 8192 -w 128 -d 128' \
-		'--size 1048576|-t 30 --block 1048576 --window 1'
+		'-t 30 --size 1048576|-t 30 --block 262144' \
+		'-t 30 --size 1048576 --grant 128|-t 30 -b 8192 -w 128 -d 128' \
+		'-t 30 --size 1048576|-t 30 --block 1048576 --window 1'
 	for size in "${sizes[@]}" 1048576 1048576; do
 		said client $n "$size bytes were read, every one right" 'status 0'
 		said server $n 'status 0' 'disconnected: .* is in RTS'
@@ -99,7 +99,7 @@ granted() {
 		"$server --missing qp-right|$plain/client" \
 		"$plain/server|$client --wrong local-write" \
 		"$server --more|$plain/client --depth 0" \
-		"$server --grant 0|$plain/client -t 2 --wrong depth" \
+		"$server --grant 0|$plain/client -t 4 --wrong depth" \
 		"$plain/server -t 1|$client --depth 129"
 	for n in 0 1 2; do
 		said client $n '! completion of the RDMA READ \(wr_id [0-9]+\): remote access error, status 10, .*' \
@@ -115,7 +115,7 @@ granted() {
 	done
 	said client 4 '! completion of the RDMA READ \(wr_id [0-9]+\): .*, status 4, .*' \
 		'status 1'
-	said client 6 '! waited 2 s for a completion and none came: .*' 'status 1'
+	said client 6 '! waited 4 s for a completion and none came: .*' 'status 1'
 	said client 7 '! rdma_connect: Invalid argument: more READs at a time than the device can do .*' \
 		'status 1'
 }
@@ -199,7 +199,7 @@ granted() {
 	# All are posted before the first answer can come.
 	impair delay 50ms
 	for grant in 1 4; do
-		SERVER_ARGS="--grant $grant" SEQUENCE=$BATS_TEST_TMPDIR/sequence \
+		SERVER_ARGS="--grant $grant -t 60" SEQUENCE=$BATS_TEST_TMPDIR/sequence \
 			run tools/wire/wire 09 -- --block 1024
 		assert_success
 		# The ladder: requests up, responses down.

@@ -123,14 +123,17 @@ teardown() {
 
 	one_by_one "$bad zero:20|$client" "$bad addr,rkey,size,u32:0|$client" \
 		"$bad addr,rkey,size,u32:65|$client" "$bad addr,rkey,size,u32:3|$client" \
-		"$bad addr,rkey,size,u32:1 --echo --text x|$client --count 1"
+		"$bad addr,rkey,size,u32:1 --echo --text x|$client --count 1" \
+		"$bad addr,rkey,size,u32:1 --echo --size 0|$client --count 1"
 	erred client 0 "the peer's private data is no memory region (address 0x0, size 0): is it the server of this lesson?"
 	for slots in 0 65 3; do
 		n=$((n + 1))
 		erred client $n "$slots slots in 4096 bytes: is it the server of this lesson?"
 	done
-	# It takes the message, and its answer is another.
-	said client 4 '! .*' 'status 1'
+	# It takes the message, and its answer is another: one with a byte in it, for
+	# which there is no room, and one without a header.
+	said client 4 '! completion of the receive \(wr_id [0-9]+\): .*' 'status 1'
+	erred client 5 'the answer is for 0x00000000, due was 0x00100fa0: is it the server of this lesson?'
 }
 
 @test "a side that is killed ends the other" {

@@ -75,8 +75,8 @@ names() {
 }
 
 @test "who is none of this lesson is refused, one that goes is let go, and the next one served" {
-	serve $asan/server
-	run on client sh -c '
+	LIMIT=90 serve $asan/server
+	LIMIT=60 run on client sh -c '
 		bad=$0 client=$1 address=$2
 		try() {
 			echo "== $*"
@@ -112,7 +112,7 @@ names() {
 @test "a server of another lesson lends nothing, or is not there; and Ctrl-C" {
 	begin_cases at_once "$asan/server|true" \
 		"build/peers/badserver --private zero:32|$asan/client --show rnr" \
-		"echo listening on nothing|$asan/client --show rnr -t 2"
+		"echo listening on nothing|$asan/client --show rnr"
 	wait_case server 0 'listening on '
 	signal_cases server INT 0
 	wait_case client 1 '! '

@@ -69,6 +69,7 @@ worked() {
 		said server $n 'status 0'
 	done
 	said client 2 'GET a: 1' 'status 0'
+	said server 2 'status 0'
 }
 
 @test "a full table, keys and values of every length, and bad requests get a reply" {
@@ -80,6 +81,8 @@ worked() {
 		'--once --entries 8|--put k1=1 --put k2=2 --put k3=3 --put k4=4 --put k5=5 --put k6=6 --put k7=7 --put k8=8 --put k9=9 --put k5=again --delete k3 --get k8 --put k9=nine --get k9 --get k3 --get k1 --get k5' \
 		"--once|--put $key=$value --get $key --put k$key=1 --put a=v$value --put =1 --get $key" \
 		'--once|--put a=1 --bad op --bad key --bad value --bad length --get a --put a=2 --get a'
+	said server 0 'status 0'
+	said server 1 'status 0'
 	# A place that was given up is used again.
 	said client 0 'PUT k8: done' 'PUT k9: no room for that key' \
 		'GET k8: 8' 'PUT k9: done' 'GET k9: nine' 'GET k3: not found' \
@@ -129,7 +132,7 @@ worked() {
 }
 
 @test "torn entries are noticed and read again, and nothing is wrong" {
-	serve "$server" --once --slow-write 3000 -t 60
+	serve "$server" --once --slow-write 20000 -t 60
 	worked "$plain/client" -t 30 --work 40 --clients 6 --keys 2
 	assert_line 'clients 0'
 	assert_line 'linear 0'

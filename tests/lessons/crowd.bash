@@ -94,8 +94,9 @@ pairs() {
 # end_stalling NODE: the peers of the tests that are there.
 end_stalling() {
 	# shellcheck disable=SC2016 # expanded on the node
-	on "$1" sh -c 'stalling=$(pidof badclient badserver) || exit 0
-		kill $stalling'
+	on "$1" sh -c 'for i in $(pidof badclient badserver); do
+			kill $i 2>/dev/null || true
+		done'
 }
 
 # restore NODE: its device as the lab made it.

@@ -268,7 +268,7 @@ lost_causes() {
 
 # after_loss N PERCENT REGEX...: on a bad wire both sides of case N have ended
 # well, and the server has said what it should; then $right is 1 more. Or one of
-# them names a cause that no card can cure.
+# them names a cause that no card can cure, and both end by themselves all the same.
 after_loss() {
 	local n=$1
 
@@ -278,8 +278,10 @@ after_loss() {
 		right=$((${right:-0} + 1))
 		return
 	fi
-	grep -qE "^! .*($(lost_causes "$2"))" \
-		<<<"${from_server[n]}${from_client[n]}" && return
+	grep -qx 'status [01]' <<<"${from_server[n]}" &&
+		grep -qx 'status [01]' <<<"${from_client[n]}" &&
+		grep -qE "^! .*($(lost_causes "$2"))" \
+			<<<"${from_server[n]}${from_client[n]}" && return
 	printf 'case %s: neither well nor lost:\n%s\n%s\n' "$n" \
 		"${from_server[n]}" "${from_client[n]}"
 	return 1

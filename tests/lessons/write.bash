@@ -107,12 +107,16 @@ expected_rounds() {
 	done
 }
 
-# rounds_after_loss FILE PERCENT: $output is what rounds has printed, on a bad
-# wire. A text that was printed is right; a round that did not end well says of a
+# rounds_after_loss FILE PERCENT ROUNDS: $output is what rounds has printed, on a bad
+# wire. Each round is there, and both sides of it have ended by themselves. A text that was printed is right; a round that did not end well says of a
 # cause that after_loss takes. Counts in $right those that did.
 rounds_after_loss() {
 	local word mine theirs sum wanted line='' causes
 
+	[ "$(grep -c '^-s' <<<"$output")" = "$3" ] || {
+		printf 'not %s rounds:\n%s\n' "$3" "$output"
+		return 1
+	}
 	causes=$(lost_causes "$2")
 	while read -r word mine theirs sum; do
 		if [[ $word == ! ]]; then
@@ -120,6 +124,11 @@ rounds_after_loss() {
 			continue
 		fi
 		[ -z "$line" ] || break
+		[[ "$mine $theirs" == [01]' '[01] ]] || {
+			printf 'did not end by itself: %s\n%s\n' \
+				"$word $mine $theirs" "$output"
+			return 1
+		}
 		wanted=$(expected_rounds "$1" "${word#-s}")
 		# Nothing printed has the sum of nothing.
 		[[ $wanted == *" $sum" || $sum == '4294967295 0' ]] || return 1

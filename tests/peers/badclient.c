@@ -7,6 +7,7 @@
  *	resolved	the route is known, receives are posted
  *	request		the ConnectRequest is out; the answer is not waited for
  *	established	connected
+ *	failed		a message could not be sent, or was not answered
  *	sent		--messages have been sent, and completed
  *	disconnect	the DisconnectRequest is out; the answer is not waited for
  */
@@ -16,7 +17,7 @@ static void usage(FILE *out)
 {
 	fprintf(out,
 		"usage: badclient [-a ADDRESS] [-p PORT] [-t SECONDS] [FLAG...] SERVER_ADDRESS\n"
-		"stages: resolved, request, established, sent, disconnect\n" PEER_USAGE);
+		"stages: resolved, request, established, failed, sent, disconnect\n" PEER_USAGE);
 }
 
 /* Send the messages; with --echo wait for an answer to each. */
@@ -68,8 +69,10 @@ static int run(struct peer *p)
 	for (long i = 0; i < p->unasked; i++)
 		if ((ret = send_one(p)))
 			return ret;
-	if ((ret = talk(p)))
+	if ((ret = talk(p))) {
+		at_stage(p, "failed");
 		return ret;
+	}
 	if ((ret = at_stage(p, "sent")))
 		return ret;
 	if (p->at && !strcmp(p->at, "disconnect")) {

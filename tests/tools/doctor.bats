@@ -172,7 +172,7 @@ on_client() {
 @test "doctor: --json says the same, and is JSON; a lesson's server takes its call" {
 	start server lesson build/gcc-O2/02-server/server -t 60
 	wait_line lesson '^listening on '
-	run -0 on client make -s doctor JSON=1 PEER="$ADDR_SERVER" PORT=10121
+	LIMIT=90 run -0 on client make -s doctor JSON=1 PEER="$ADDR_SERVER" PORT=10121
 	assert_equal "$(jq -r '.findings[] | select(.check == "cm") | .level' <<<"$output")" OK
 	assert_equal "$(jq -r '[.fail, .native] | @csv' <<<"$output")" '0,true'
 	assert_equal "$(jq '[.findings[] | keys] | unique == [["check","fix","level","seen"]]' <<<"$output")" true

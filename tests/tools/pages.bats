@@ -9,7 +9,9 @@ export BATS_TEST_TIMEOUT=600
 
 setup_file() {
 	export BOOK_OUT=$BATS_FILE_TMPDIR/book
-	export RUNS_DIR=$TOP/build/runs
+	# Those of another kernel are others.
+	RUNS_DIR=$TOP/build/runs/$(on client uname -r)
+	export RUNS_DIR BOOK_RUNS=$RUNS_DIR
 	tools/book/book >"$BATS_FILE_TMPDIR/out" 2>&1 3>&- || {
 		cat "$BATS_FILE_TMPDIR/out"
 		return 1

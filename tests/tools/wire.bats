@@ -4,6 +4,9 @@
 
 load ../helpers
 
+# The pictures of all lessons are drawn in one of them.
+export BATS_TEST_TIMEOUT=300
+
 setup() {
 	work=$BATS_TEST_TMPDIR
 }
@@ -110,7 +113,7 @@ names() {
 
 @test "no receive: the refusal says how long to wait, and the message comes again" {
 	[ -d lessons/05-ping-pong ] || skip "there is no lesson 05"
-	SERVER_ARGS='--slots 1 --slow 50 --min-rnr-timer 24' \
+	SERVER_ARGS='--slots 1 --slow 300 --min-rnr-timer 27 --rnr-retry 6' \
 		wire 05 --count 2 --window 2
 	assert_success
 	assert_line --regexp '<-+ RNR NAK --\|  PSN [0-9]+, not ready: wait [0-9.]+ ms$'
