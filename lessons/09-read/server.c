@@ -205,7 +205,8 @@ static int accept_client(struct server *s, enum missing missing)
 
 /*
  * What has become of it in our QP. Of a refused READ its state is all that we see,
- * and that may change a moment after the client was answered: see lesson 06.
+ * and that may change a moment after the client was answered: see lesson 06. As
+ * long as it is RTS we look LOOKS times more, 5 ms apart.
  */
 static int print_qp(const char *when, struct ibv_qp *qp, int looks)
 {

@@ -430,8 +430,12 @@ static int serve(struct server *s)
 		refuse(s);
 		return 0;
 	}
-	if (endpoint_create_qp(&s->ep, 1, 1) || register_memory(s) ||
-	    (!s->part->no_receive && post_receive(s)))
+	/* This fails as well when the client has left: the next one may come. */
+	if (endpoint_create_qp(&s->ep, 1, 1)) {
+		s->shared->wrong = true;
+		return 0;
+	}
+	if (register_memory(s) || (!s->part->no_receive && post_receive(s)))
 		return -1;
 	ret = accept_client(s);
 	if (ret > 0)

@@ -109,6 +109,20 @@ names() {
 		<<<"$stderr")" = 2 ]
 }
 
+@test "a client that dies before it is let in is told of, and the next one served" {
+	LIMIT=90 serve $asan/server
+	signal_job server STOP
+	run on client $badclient --private text:LESSON12,u32:0,text:rnr,zero:17 \
+		--at request --do kill "$ADDR_SERVER"
+	signal_job server CONT
+	run on client $asan/client --show bad-rkey "$ADDR_SERVER"
+	assert_success
+	finish server
+	[[ $stderr == "rdma_create_qp: Invalid argument: the peer has left already"* ]]
+	# Not all that was asked for was shown.
+	assert_equal "$status" 1
+}
+
 @test "a server of another lesson lends nothing, or is not there; and Ctrl-C" {
 	begin_cases at_once "$asan/server|true" \
 		"build/peers/badserver --private zero:32|$asan/client --show rnr" \

@@ -108,8 +108,9 @@ expected_rounds() {
 }
 
 # rounds_after_loss FILE PERCENT ROUNDS: $output is what rounds has printed, on a bad
-# wire. Each round is there, and both sides of it have ended by themselves. A text that was printed is right; a round that did not end well says of a
-# cause that after_loss takes. Counts in $right those that did.
+# wire. Each round is there, and both sides of it have ended by themselves. A text that
+# was printed is right; a round that did not end well says of a cause that after_loss
+# takes. Counts in $right those that did.
 rounds_after_loss() {
 	local word mine theirs sum wanted line='' causes
 

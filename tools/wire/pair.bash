@@ -125,7 +125,7 @@ captured() {
 	capturing=1
 	lab/lab capture "$work/wire.pcap" || {
 		status=$?
-		capturing=
+		capturing= # it may be somebody else's that goes on
 		exit "$status"
 	}
 	wait_for "$@" || status=$?
